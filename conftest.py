@@ -3,8 +3,8 @@
 Ledgers that tests use keep their heads in a folder of the test session, never in the user's own. Temporary files lie in
 memory where there is room: a payment waits for the disk several times, and what a killed process leaves is the same.
 
-What is imported and collected stays to the end, so no garbage is looked for meanwhile: that took a quarter of the
-time of collecting.
+What is imported and collected stays to the end, so no garbage is looked for meanwhile (that took a quarter of the
+time of collecting) or among it later.
 """
 
 import atexit
@@ -36,7 +36,8 @@ gc.disable()
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop() -> None:
-    """Search for garbage again from here on."""
+    """Search for garbage again from here on, in what is new."""
+    gc.freeze()
     gc.enable()
 
 

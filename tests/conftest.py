@@ -26,6 +26,16 @@ def pytest_report_header():
     return f"statistical tests share a false-positive budget of {BUDGET:g}"
 
 
+@pytest.fixture(autouse=True)
+def brief_networks(monkeypatch):
+    """The default's networks for images are trained for one epoch; what is returned makes the whole ones."""
+    from tacit.methods.auto import teaching
+
+    made = teaching._network
+    monkeypatch.setattr(teaching, "_network", lambda samples, last: made(samples, last).set_params(epochs=1))
+    return made
+
+
 @pytest.fixture(scope="session")
 def chromium(tmp_path_factory):
     """One Chromium for all tests of a process."""

@@ -214,3 +214,76 @@ def leaderboard(
     board.measure()
     result = board.result()
     _name([*_written(result, None, out), draw_board(board, out / f"{result.name}.png")])
+
+
+queue_app = typer.Typer(
+    no_args_is_help=True,
+    help=flowing("""Run long measurements one after the other, in the background.
+
+Jobs are kept in a folder with their logs; a worker that was killed goes on with what it was doing.
+
+Example: tacit bench queue add fashion python benchmarks/defaults.py --folder data --data fashion"""),
+)
+app.add_typer(queue_app, name="queue")
+QUEUE = typer.Option(Path(".tacit-bench/queue"), help="The folder with the jobs.")
+
+
+@queue_app.command(context_settings={"allow_interspersed_args": False, "ignore_unknown_options": True})
+def add(
+    name: str = typer.Argument(help="What to call it."),
+    command: list[str] = typer.Argument(help="The command and its arguments."),
+    folder: Path = QUEUE,
+) -> None:
+    """Add a command at the end.
+
+    Example: tacit bench queue add mnist tacit bench rknn --data mnist --folder data/mnist
+    """
+    from experiments.run_queue import Queue
+
+    console.print(str(Queue(folder).add(name, tuple(command))), markup=False, highlight=False)
+
+
+@queue_app.command()
+def again(name: str = typer.Argument(help="A job that has ended."), folder: Path = QUEUE) -> None:
+    """Put a job that has ended back.
+
+    Example: tacit bench queue again mnist
+    """
+    from experiments.run_queue import Queue
+
+    console.print(str(Queue(folder).again(name)), markup=False, highlight=False)
+
+
+@queue_app.command()
+def show(folder: Path = QUEUE) -> None:
+    """Every job, how far it is, and how long it took.
+
+    Example: tacit bench queue show
+    """
+    from experiments.run_queue import Queue
+
+    for job in Queue(folder).jobs():
+        console.print(str(job), markup=False, highlight=False)
+
+
+@queue_app.command()
+def work(
+    nice: int = typer.Option(10, min=0, max=19, help="How far to step back for other programs."),
+    minutes: float = typer.Option(float("inf"), help="Begin no job after these."),
+    folder: Path = QUEUE,
+) -> None:
+    """Run what waits, one at a time. Exit code 1 where a job failed; its log is beside it.
+
+    Example: tacit bench queue work --minutes 90
+    """
+    import os
+    import time
+
+    from experiments.run_queue import FAILED, Queue
+
+    os.nice(nice)
+    failed = False
+    for job in Queue(folder).work(time.time() + 60 * minutes):
+        console.print(str(job), markup=False, highlight=False)
+        failed |= job.state == FAILED
+    raise typer.Exit(int(failed))

@@ -64,7 +64,7 @@ def code_of(*roots: str) -> str:
         if source is None:
             continue
         found[name] = source
-        waiting += _imported(name, ast.parse(source))
+        waiting += _imported(name, source)
     digest = hashlib.sha256()
     for name in sorted(found):
         digest.update(name.encode() + b"\0" + found[name] + b"\0")
@@ -84,9 +84,10 @@ def _source_of(name: str) -> bytes | None:
     return next((each.read_bytes() for each in files if each.is_file()), None)
 
 
-def _imported(name: str, tree: ast.Module) -> list[str]:
+@cache  # lines share most of their modules
+def _imported(name: str, source: bytes) -> list[str]:
     found: list[str] = []
-    for node in ast.walk(tree):
+    for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
             found += [each.name for each in node.names]
         elif isinstance(node, ast.ImportFrom) and node.module:

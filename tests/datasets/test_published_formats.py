@@ -11,7 +11,7 @@ from scipy.io import savemat
 from tacit.core.errors import InvalidInput
 from tacit.datasets.color_images import read_cifar100
 from tacit.datasets.mnist import find_idx, read_emnist_idx, read_emnist_mat, read_idx
-from tacit.datasets.published import FEMNIST_CLASSES, read_leaf
+from tacit.datasets.published import FEMNIST_CLASSES, read_leaf, read_published
 
 
 def write_idx(path, array, code=8, squeeze=False):
@@ -108,6 +108,20 @@ def test_emnist_mat_is_refused_with_the_reason(tmp_path):
     (tmp_path / "text.mat").write_text("hello")
     with pytest.raises(InvalidInput, match="Matlab"):
         read_emnist_mat(tmp_path / "text.mat")
+
+
+def test_mnist_and_medmnist_are_read_by_the_name_of_the_format(tmp_path):
+    images = np.arange(2 * 28 * 28).reshape(2, 28, 28).astype(np.uint8)
+    write_idx(tmp_path / "train-images-idx3-ubyte", images)
+    write_idx(tmp_path / "train-labels-idx1-ubyte.gz", np.array([3, 9], np.uint8), squeeze=True)
+    found = read_published("mnist", tmp_path)
+    assert (found.samples == images).all()
+    assert found.labels.tolist() == [3, 9]
+    content = {f"{part}_{what}": value for part in ("train", "val", "test")
+               for what, value in (("images", images), ("labels", np.array([[0], [1]])))}  # fmt: skip
+    np.savez(tmp_path / "pneumoniamnist.npz", **content)
+    # Training comes with validation, and the test part stays out.
+    assert read_published("medmnist", tmp_path / "pneumoniamnist.npz").labels.tolist() == [0, 1, 0, 1]
 
 
 def write_leaf(path, users):

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from tacit.core import Integers, InvalidInput, why_unreadable
 from tacit.datasets.published import Parts, rows_of, split
 
-__all__ = ["Emnist", "find_idx", "medmnist", "mnist", "read_emnist_idx", "read_emnist_mat", "read_idx"]
+__all__ = ["Emnist", "find_idx", "medmnist", "mnist", "read_emnist_idx", "read_emnist_mat", "read_idx", "read_mnist"]
 
 GZIP = b"\x1f\x8b"
 IDX_TYPES = {0x08: ">u1", 0x09: ">i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}
@@ -94,8 +94,8 @@ def mnist(folder: str | Path) -> Parts:
         ...
     tacit.core.errors.InvalidInput: no-such-folder: no file train-images-idx3-ubyte or train-images-idx3-ubyte.gz
     """
-    private_samples, private_labels = _pair(Path(folder), "train")
-    samples, labels = _pair(Path(folder), "t10k")
+    private_samples, private_labels = read_mnist(Path(folder), "train")
+    samples, labels = read_mnist(Path(folder), "t10k")
     letters = split("mnist", len(labels), {"public": len(labels) // 2, "test": len(labels) - len(labels) // 2})
     public, test = rows_of(letters, "public"), rows_of(letters, "test")
     return Parts(
@@ -109,7 +109,15 @@ def mnist(folder: str | Path) -> Parts:
     )
 
 
-def _pair(folder: Path, part: str) -> tuple[NDArray[Any], Integers]:
+def read_mnist(folder: str | Path, part: str = "train") -> tuple[NDArray[Any], Integers]:
+    """Images and labels of one part of MNIST, or of a set in its format, such as Fashion-MNIST.
+
+    >>> read_mnist("no-such-folder")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: no-such-folder: no file train-images-idx3-ubyte or train-images-idx3-ubyte.gz
+    """
+    folder = Path(folder)
     images = read_idx(find_idx(folder, f"{part}-images-idx3-ubyte"), dimensions=3)
     labels = read_idx(find_idx(folder, f"{part}-labels-idx1-ubyte"), dimensions=1)
     if len(images) != len(labels):

@@ -254,6 +254,18 @@ def _cifar100(path: Path) -> PublishedSamples:
     return PublishedSamples(found.images, found.fine)
 
 
+def _medmnist(path: Path) -> PublishedSamples:
+    from tacit.datasets.mnist import medmnist
+
+    return PublishedSamples(*medmnist(path.parent, path.stem)[0])
+
+
+def _mnist(path: Path) -> PublishedSamples:
+    from tacit.datasets.mnist import read_mnist
+
+    return PublishedSamples(*read_mnist(path))
+
+
 def _svhn(path: Path) -> PublishedSamples:
     from tacit.datasets.color_images import read_svhn
 
@@ -265,6 +277,8 @@ FORMATS: Mapping[str, Callable[[Path], PublishedSamples]] = {
     "cifar100": _cifar100,
     "emnist": _emnist,
     "leaf": _leaf,
+    "medmnist": _medmnist,
+    "mnist": _mnist,
     "svhn": _svhn,
 }
 
@@ -280,7 +294,7 @@ def read_published(format: str, path: str | Path) -> PublishedSamples:
     >>> read_published("leef", file)
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, svhn; did \
-you mean leaf?
+    tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, medmnist, \
+mnist, svhn; did you mean leaf?
     """
     return find(FORMATS, format, "format")(Path(path))

@@ -17,6 +17,7 @@ from tacit.core.guarantee import Adjacency, Unit
 from tacit.core.release import restored
 from tacit.core.spend import Gaussian, Pure
 from tacit.ledger.memory import MemoryLedger
+from tacit.methods.auto import teaching
 from tacit.methods.auto.coordinator import AutoCoordinator
 from tacit.methods.auto.method import prepare, worth_dividing
 from tacit.methods.auto.options import Auto
@@ -114,9 +115,13 @@ def test_what_is_asked_follows_from_releases_and_the_price_is_never_below_the_ch
 @pytest.mark.parametrize(
     ("case", "delta", "last"), [("mixtures", DELTA, GradientAsk), ("clusters", DELTA, VoteAsk), ("mixtures", 0, SumAsk)]
 )
-def test_with_a_network_the_last_question_has_a_price_that_was_known(case, delta, last, asked, monkeypatch):
+def test_with_a_network_the_last_question_has_a_price_that_was_known(
+    case, delta, last, asked, monkeypatch, brief_networks
+):
     pytest.importorskip("torch", reason="needs tacit[torch]")
     pytest.importorskip("safetensors", reason="needs tacit[torch]")
+    if last is VoteAsk:  # its student is a network alone
+        monkeypatch.setattr(teaching, "_network", brief_networks)
     prices = {}
     alone = CuratedJob.accounts
     monkeypatch.setattr(
