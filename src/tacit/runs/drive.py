@@ -63,7 +63,7 @@ class RunControl:
     observer: Observer | None = None
 
     def __post_init__(self) -> None:
-        kinds = {
+        kinds: dict[str, tuple[Any, str]] = {
             "request": (str, "a text"),
             "checkpoint": ((str, Path), "a folder"),
             "observer": (Observer, "a tacit.Observer"),

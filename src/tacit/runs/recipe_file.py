@@ -68,8 +68,9 @@ def used_options(recipe: Mapping[str, Any]) -> Iterator[tuple[OptionField, Any]]
     given = dict(recipe.get("options") or {})
     for each in describe(found.load_options()):
         value = given.get(each.name)
-        if dataclasses.is_dataclass(each.default) and isinstance(value, Mapping):
-            for nested in describe(type(each.default)):
+        inner: Any = type(each.default)
+        if dataclasses.is_dataclass(inner) and isinstance(value, Mapping):
+            for nested in describe(inner):  # type: ignore[arg-type]
                 yield nested, value.get(nested.name)
         elif each.typed:
             yield each, _chosen(recipe, each.name) if value is None else value
