@@ -49,14 +49,16 @@ class Client:
     """A browser without a window: it keeps cookies and follows the way it is sent."""
 
     def __init__(self, folder):
-        self.app, self.cookies = service.make_app(folder, PORT, TOKEN), {}
+        self.app, self.cookies, self.root = service.make_app(folder, PORT, TOKEN), {}, ""
 
     def request(self, method, place, follow=True, **more):
         async def ask():
             transport = httpx.ASGITransport(self.app)
             async with httpx.AsyncClient(transport=transport, base_url=HOME, cookies=self.cookies) as client:
-                answer = await client.request(method, place, follow_redirects=follow, **more)
+                answer = await client.request(method, self.root + place, follow_redirects=follow, **more)
                 self.cookies = dict(client.cookies)
+                if answer.history:
+                    self.root = answer.url.path.removesuffix("/")
                 return answer
 
         return asyncio.run(ask())
@@ -98,13 +100,46 @@ def test_a_name_that_was_made_to_point_here_sees_nothing(client, host):
 
 def test_the_token_becomes_a_cookie_and_leaves_the_address(client):
     answer = client.get(f"/?token={TOKEN}", follow=False)
-    assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    assert answer.status_code == 303
+    assert re.fullmatch(r"/[\w-]{22}/", answer.headers["location"])
     cookie = answer.headers["set-cookie"]
     assert "HttpOnly" in cookie
     assert "SameSite=strict" in cookie
     assert TOKEN not in cookie
     for method in ("POST", "PUT", "DELETE", "OPTIONS"):
         assert client.request(method, "/").text == "Forbidden\n"
+
+
+def test_the_cookie_is_sent_to_no_other_port_of_this_machine(client):
+    """Another user may listen there: a host's cookies are sent to all of its ports, so the path is secret, too."""
+    answer = client.get(f"/?token={TOKEN}", follow=False)
+    jar = httpx.Cookies()
+    jar.extract_cookies(answer)
+
+    def sent(place):
+        request = httpx.Request("GET", place)
+        jar.set_cookie_header(request)
+        return "cookie" in request.headers
+
+    assert sent(HOME + answer.headers["location"])
+    for other in ("http://127.0.0.1:9999/", "http://127.0.0.1:9999/plan", "http://localhost:9999/", f"{HOME}/"):
+        assert not sent(other)
+    # Nor does the cookie open anything outside of that path.
+    assert client.get("/").text == "Forbidden\n"
+    client.root = answer.headers["location"].removesuffix("/")
+    assert client.get("/").status_code == 200
+
+
+def test_links_lead_to_pages(client):
+    client.get(f"/?token={TOKEN}")
+    for place in ("/", "/plan", "/run/runs/first", "/ledger/site.ledger", "/run/runs/none"):
+        links = re.findall(r"(?:href|src|action)='([^'#]*)'", client.get(place).text)
+        found = {
+            httpx.URL(HOME + client.root + place).join(link).path for link in links if not link.startswith("data:")
+        }
+        assert f"{client.root}/" in found
+        for each in found:
+            assert client.get(each.removeprefix(client.root)).status_code in (200, 500)
 
 
 def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
@@ -117,17 +152,18 @@ def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
             assert answer.headers[name] == value
         assert not re.search(r"https?://", answer.text)
     page = client.get("/").text
-    assert "/run/runs/first" in page
+    assert "href='run/runs/first'" in page
     assert "cannot be read" in page
     assert ".hidden" not in page
     assert "notes.db" not in page
     assert "<td>1</td><td>2</td>" in page
     assert "The privacy statement" in client.get("/run/runs/first").text
-    for report in ("/run/runs/first", "/ledger/site.ledger"):
-        assert "<a href='/'>Overview</a>" in client.get(report).text
+    for report, up in (("/run/runs/first", "../../"), ("/ledger/site.ledger", "../")):
+        assert f"<a href='{up}'>Overview</a>" in client.get(report).text
     assert "clinic" in client.get("/ledger/site.ledger").text
     for wrong in ("/run/runs/../runs/first", "/run/../../etc/passwd", "/run/.hidden/run", "/run/%2e%2e/site", "/run/."):
-        assert client.get(wrong).status_code in (404, 200)
+        # What leaves the path of all pages is refused like everything outside.
+        assert client.get(wrong).status_code in (403, 404, 200)
         assert "The privacy statement" not in client.get(wrong).text or wrong == "/run/runs/../runs/first"
     assert client.get("/run/runs/broken").status_code == 500
     assert client.get("/ledger/notes.db").status_code == 404

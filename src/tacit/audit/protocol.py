@@ -11,7 +11,6 @@ which the mechanisms' own audits cannot see.
 from __future__ import annotations
 
 import math
-import re
 import tempfile
 import time
 from collections import Counter
@@ -223,9 +222,7 @@ def _shuffled(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa:
         return open_shuffler(file, coordinator, publics)
 
     batch = plan_batch(ask.mechanism.inner, _RUN, 0, ask.request, _NAMES, public_key(_SECRET), RECORDS)
-    seen = _collected(ask, own, account, batch, opened_office, [])
-    # If a client may send any number of messages, their number is part of the release: votes and noise.
-    return seen if batch.each else _without_pieces(seen, batch)
+    return _collected(ask, own, account, batch, opened_office, [])
 
 
 def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
@@ -285,14 +282,6 @@ def _collected(
         said.append(called(coordinator, "collect", COORDINATOR, b""))
         counts = str(store.status())
     return Seen(tuple(said), _charged(nodes.values(), more), counts.replace(batch.digest, "batch"))
-
-
-def _without_pieces(seen: Seen, batch: Batch) -> Seen:
-    """The observation of a collected batch without the number of its pieces."""
-    (kind, size), found = seen.said[-1], re.search(r"'pieces_out': (\d+)", seen.counts)
-    pieces = int(found[1]) if found and kind == "answered" else 0
-    counts = re.sub(r"'pieces_(in|out)': \d+", "'pieces'", seen.counts)
-    return replace(seen, said=(*seen.said[:-1], (kind, size - pieces * batch.size)), counts=counts)
 
 
 def _nodes(own: Records, account: AuditedAccount) -> dict[str, Node]:

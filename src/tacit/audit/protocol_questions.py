@@ -170,7 +170,7 @@ ONE_RECORD_MECHANISMS = {
 _CLIENTS = NODES * RECORDS
 SHUFFLED = {
     "one message": Shuffled(SingleMessage(GeneralizedRandomizedResponse(_CELLS, 1, 1), _CLIENTS, "1/1000"), _CLIENTS),
-    "many messages": Shuffled(plan_noise_messages(2, "1/100", _CELLS, _CLIENTS), _CLIENTS),
+    "many messages": Shuffled(plan_noise_messages(2, "1/100", _CELLS, _CLIENTS, prefer="1/2"), _CLIENTS),
 }
 MASKED = DistributedLaplace(_MOVES, _MOVES, NODES, NODES, NODES, most=50, colluding=0)
 

@@ -252,7 +252,7 @@ class _State:
         return table
 
     def _shuffled(self) -> str:
-        """The shuffler's own counts of received and released messages."""
+        """The shuffler's own counts of nodes and batches."""
         from tacit.core import TacitError
         from tacit.federation.collector.client import read_status
 
@@ -262,8 +262,8 @@ class _State:
             batches = read_status(self._shuffler)["batches"]
         except TacitError:
             return ""
-        came, went = (sum(each[name] or 0 for each in batches) for name in ("pieces_in", "pieces_out"))
-        return f"shuffler: {came} messages in, {went} out · "
+        came, went = (sum(each[name] for each in batches) for name in ("nodes", "collected"))
+        return f"shuffler: {came} submissions in, {went} batches out · "
 
     def _did(self, name: str) -> str:
         if name in self._turn["answered"]:

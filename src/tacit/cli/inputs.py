@@ -15,7 +15,7 @@ from rich.text import Text
 
 from tacit.cli.screen import console, show_data, show_plan
 from tacit.core import InvalidInput, listed, nearest
-from tacit.methods.registry import METHODS
+from tacit.methods.registry import method_named
 
 if TYPE_CHECKING:
     from tacit.cli.recipe import Recipe
@@ -166,7 +166,7 @@ class _Enough(Exception):
 
 def require_account(recipe: Recipe, settings: Options, resuming: bool) -> None:
     """Refuse an account that is missing, protects a different unit or cannot pay, where one account pays for all."""
-    if METHODS[recipe.chosen].holders_pay:
+    if method_named(recipe.chosen).holders_pay:
         return
     ledger, account = recipe.ledger, recipe.account
     if ledger is None and account is not None:

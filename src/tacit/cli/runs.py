@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.screen import console, show_claim
+from tacit.cli.screen import console, show_claim, visible
 from tacit.core import InvalidInput, listed, nearest, warn_user
 from tacit.core.errors import plural
 
@@ -47,7 +47,9 @@ def show_command(
         typer.echo(json.dumps(said, indent=2, ensure_ascii=False))
         return
     for title, line in summary_lines(said):
-        console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{line}"), soft_wrap=True)
+        # Names of columns and classes come from a file: they neither move the cursor nor start a line.
+        shown = visible(line.replace("\n", " "))
+        console.print(Text.assemble((title, "bold"), f"{'':{max(1, 11 - len(title))}}{shown}"), soft_wrap=True)
     show_claim(record.claim)
 
 

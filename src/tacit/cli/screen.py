@@ -117,7 +117,7 @@ def show_claim(claim: Any) -> None:  # noqa: ANN401
         title, style = "privacy statement", "yellow" if claim.weak else "green"
     if claim.simulation:
         title, style = "SIMULATION", "red"
-    console.print(Panel(Text(str(claim)), title=title, border_style=style, expand=False))
+    console.print(Panel(Text(visible(str(claim))), title=title, border_style=style, expand=False))
 
 
 @contextmanager

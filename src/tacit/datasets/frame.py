@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
-from tacit.datasets.table import RowNumbers, Table, require_finite, row_number
+from tacit.datasets.table import RowNumbers, Table, finite_or_missing, require_finite, row_number
 
 __all__ = [
     "DATE_FORMATS", "Frame", "as_dates", "as_levels", "as_numbers", "as_texts", "cells_of", "frame_of",
@@ -87,8 +87,8 @@ class Frame:
         found = [None if name is None else self.column(name) for name in (label, *owners)]
         return rest, found[0], tuple(found[1:])
 
-    def numbers(self) -> Table:
-        """The frame as a table of finite numbers; the first cell that is not one raises an error.
+    def numbers(self, strict: bool = True) -> Table:
+        """The frame as a table of finite numbers; the first cell that is not one raises an error, or becomes NaN.
 
         >>> Frame(("age", "sex"), (np.array([61.0]), np.array(["f"], dtype=object)), source="a.csv").numbers()
         Traceback (most recent call last):
@@ -99,11 +99,11 @@ class Frame:
             values = self.cells
         else:
             read = [as_numbers(column) for column in self.cells]
-            self._require_numbers(read)
+            if strict:
+                self._require_numbers(read)
             values = np.column_stack(read) if read else np.empty((len(self), 0))
-        return require_finite(
-            Table(self.source, self.columns, values, self.labels, self.persons, self.rows, named=True)
-        )
+        table = Table(self.source, self.columns, values, self.labels, self.persons, self.rows, named=True)
+        return require_finite(table) if strict else finite_or_missing(table)
 
     def _require_numbers(self, read: Sequence[NDArray[np.float64]]) -> None:
         """Refuse the first cell, row by row, that is not a number."""
@@ -283,12 +283,27 @@ def number(cell: object) -> float:
     """
     if isinstance(cell, float):
         return cell
-    if not isinstance(cell, str) or "_" in cell:
+    if not isinstance(cell, str):
         return math.nan
+    found = as_read(cell)
+    return found if isinstance(found, float) else {"true": 1.0, "false": 0.0}.get(cell.strip().lower(), math.nan)
+
+
+def as_read(cell: object) -> object:
+    """A cell as a number, if it is a text that a reader of files takes for one; any other cell is not changed.
+
+    A reader returns numbers for a column of which every cell is one. So that a cell means the same whatever the other
+    rows have, its text must mean what the number means.
+
+    >>> as_read("01"), as_read("1_000"), as_read("ill")
+    (1.0, '1_000', 'ill')
+    """
+    if not isinstance(cell, str) or "_" in cell:
+        return cell
     try:
         return float(cell)
     except ValueError:
-        return {"true": 1.0, "false": 0.0}.get(cell.strip().lower(), math.nan)
+        return cell
 
 
 def as_numbers(column: Cells) -> NDArray[np.float64]:
@@ -331,12 +346,12 @@ def as_levels(column: Cells) -> NDArray[Any]:
 
 
 def as_texts(column: Cells) -> list[str]:
-    """The cells as texts; a missing one is the empty text.
+    """The cells as texts; a missing one is the empty text, and 3, "03" and 3.0 are the same text.
 
-    >>> as_texts(np.array(["A cough.", None, 3.0], dtype=object))
-    ['A cough.', '', '3']
+    >>> as_texts(np.array(["A cough.", None, 3.0, "03"], dtype=object))
+    ['A cough.', '', '3', '3']
     """
-    return [each if isinstance(each, str) else _level(each) or "" for each in column.tolist()]
+    return [each if isinstance(each, str) else _level(each) or "" for each in map(as_read, column.tolist())]
 
 
 def _each(column: Cells, read: Callable[[Any], Any], missing: Any, dtype: Any) -> NDArray[Any]:  # noqa: ANN401
@@ -369,15 +384,12 @@ def _days(cell: object, written: str) -> float:
 
 
 def _level(cell: object) -> str | None:
+    cell = as_read(cell)
     if is_missing(cell):
         return None
-    value = cell if isinstance(cell, float) else math.nan
-    text = str(cell)
     if isinstance(cell, str):
         text = "".join(each for each in " ".join(cell.split()) if each.isprintable())[:LONGEST_LEVEL]
-        if text.lower() in ("true", "false"):
-            return text.lower()
-        value = number(cell)
-    if math.isfinite(value):
-        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    return text
+        return text.lower() if text.lower() in ("true", "false") else text
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    return str(cell)

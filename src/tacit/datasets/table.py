@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +19,8 @@ from tacit.core import Integers, InvalidInput, listed
 from tacit.core.samples import Named
 
 __all__ = [
-    "LARGEST_NUMBER", "RowNumbers", "Table", "class_indices", "class_places", "plain", "read_classes", "require_finite",
-    "row_number",
+    "LARGEST_NUMBER", "RowNumbers", "Table", "class_indices", "class_places", "finite_or_missing", "plain",
+    "read_classes", "require_finite", "row_number",
 ]  # fmt: skip
 
 # Distances are squared and added up in single precision, which ends at 3e38.
@@ -91,6 +91,17 @@ def require_finite(table: Table) -> Table:
             f"{table.source}: row {row_number(table.rows, row)}, column {table.columns[column]!r}: {why}"
         )
     return table
+
+
+def finite_or_missing(table: Table) -> Table:
+    """The table with NaN in place of every number that ``require_finite`` refuses.
+
+    >>> finite_or_missing(Table("a.csv", ("x",), np.array([[1.0], [np.inf]]))).samples.tolist()
+    [[1.0], [nan]]
+    """
+    if table.samples.dtype.kind != "f":
+        return table
+    return replace(table, samples=np.where(np.abs(table.samples) <= LARGEST_NUMBER, table.samples, np.nan))
 
 
 def read_classes(text: str) -> list[str]:

@@ -25,7 +25,7 @@ from tacit.core.samples import match_names, pixel_side
 from tacit.datasets.frame import Frame
 from tacit.datasets.image_files import IMAGE_SUFFIXES, ImageFiles, image_files
 from tacit.datasets.published import FORMATS, read_published
-from tacit.datasets.table import Table, require_finite
+from tacit.datasets.table import Table, finite_or_missing, require_finite
 from tacit.datasets.table_files import read_arrow, read_csv, read_json_lines, suffix_of
 
 __all__ = ["align", "read_data", "read_npy", "read_npz", "read_table", "row_marks"]
@@ -239,8 +239,8 @@ def _published(name: str, file: Path) -> Table:
     return Table(f"{name}:{file}", columns, found.samples, found.labels, found.owners)
 
 
-def read_table(path: str | Path, label: str | None = None, person: str | None = None) -> Table:
-    """The table of finite numbers in a file; any other cell is refused, by its row and column.
+def read_table(path: str | Path, label: str | None = None, person: str | None = None, strict: bool = True) -> Table:
+    """The table of finite numbers in a file; any other cell is refused, by its row and column, or becomes NaN.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "records.csv"
@@ -251,7 +251,9 @@ def read_table(path: str | Path, label: str | None = None, person: str | None = 
     found = read_data(path, label, person)
     if isinstance(found, ImageFiles):
         raise InvalidInput(f"{found.source}: contains images, but a table of numbers is needed")
-    return found.numbers() if isinstance(found, Frame) else require_finite(found)
+    if isinstance(found, Frame):
+        return found.numbers(strict)
+    return require_finite(found) if strict else finite_or_missing(found)
 
 
 def align(private: Table, public: Table) -> Table:

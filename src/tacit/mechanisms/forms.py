@@ -7,6 +7,7 @@ refusal would depend on the records.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from math import prod
 from typing import Any, Protocol
@@ -38,6 +39,10 @@ PackedRows = NDArray[np.uint8]
 class AnswerForm(Protocol):
     """The form that an answer must have."""
 
+    def most_bytes(self, participants: Callable[[], int]) -> int:
+        """The most bytes that an answer of this many participants has, who are counted only if it depends on them."""
+        ...
+
     def require(self, value: Any) -> None:  # noqa: ANN401
         """Refuse a value of another form."""
         ...
@@ -68,6 +73,10 @@ class Numbers:
     def bits(self) -> int:
         """The number of bits of one number."""
         return (self.high - self.low).bit_length()
+
+    def most_bytes(self, participants: Callable[[], int]) -> int:
+        """The bytes of any answer."""
+        return -(-prod(self.shape) * self.bits // 8)
 
     def require(self, value: Any) -> None:  # noqa: ANN401
         """Refuse another type, shape or range."""
@@ -102,6 +111,10 @@ class Flags:
     """
 
     count: int
+
+    def most_bytes(self, participants: Callable[[], int]) -> int:
+        """The bytes of any answer."""
+        return -(-self.count // 8)
 
     def require(self, value: Any) -> None:  # noqa: ANN401
         """Refuse anything else."""
@@ -165,6 +178,11 @@ class Messages:
     code: MessageCode
     most: int | None
     exactly: bool = False
+
+    def most_bytes(self, participants: Callable[[], int]) -> int:
+        """The bytes of one message per participant."""
+        count = self.most if self.exactly and self.most is not None else participants()
+        return count * self.code.size
 
     def require(self, value: Any) -> None:  # noqa: ANN401
         """Refuse another number or kind of messages."""

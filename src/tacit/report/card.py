@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ from tacit.core import Guarantee
 from tacit.report.html import short
 from tacit.runs.folders import Record
 
-__all__ = ["label_counts", "model_card", "statement", "summary_lines"]
+__all__ = ["code_span", "label_counts", "model_card", "plain_text", "statement", "summary_lines"]
 
 _FORMAT = "tacit run statement 1"
 _MOST_CLASSES = 20
@@ -27,6 +28,32 @@ def label_counts(labels: NDArray[Any], classes: NDArray[Any]) -> dict[str, int]:
     if labels.ndim == 2:
         return {str(name): int(labels[:, place].sum()) for place, name in enumerate(classes)}
     return {str(name): int((labels == name).sum()) for name in classes}
+
+
+def plain_text(text: object) -> str:
+    """Words for Markdown, on one line, in which names from a file start no heading, quote, element, link, code or cell.
+
+    >>> plain_text("## age"), plain_text("---")
+    ('\\\\## age', '\\\\---')
+    >>> plain_text("age\\n\\n## <img src=x> `a|b` [c](d)")
+    'age ## &lt;img src=x> \\\\`a\\\\|b\\\\` [c]\\\\(d)'
+    """
+    words = re.sub(r"([\\`|])", r"\\\1", " ".join(str(text).split()))
+    words = re.sub(r"^([#>]|[=-]+$)", r"\\\1", words)
+    return words.replace("<", "&lt;").replace("](", "]\\(")
+
+
+def code_span(name: object) -> str:
+    """A name as code in Markdown, on one line, between more backticks than it has in a row.
+
+    >>> code_span("age"), code_span("age`\\n<b>")
+    ('`age`', '`` age` &lt;b> ``')
+    """
+    words = " ".join(str(name).split()).replace("<", "&lt;")
+    if "`" not in words:
+        return f"`{words}`"
+    fence = "`" * (1 + max(map(len, re.findall("`+", words))))
+    return f"{fence} {words} {fence}"
 
 
 def statement(record: Record) -> dict[str, Any]:
@@ -122,18 +149,18 @@ def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, .
     parts = [
         _head(said),
         f"# {'SIMULATED: ' if said['simulation'] else ''}A student of private records\n",
-        f"A classifier ({said['student']['kind']}) trained by Tacit on {said['public_samples']} public samples, whose "
-        f"labels were released from private records by the method `{said['method']}`.\n",
+        f"A classifier ({plain_text(said['student']['kind'])}) trained by Tacit on {said['public_samples']} public "
+        f"samples, whose labels were released from private records by the method `{said['method']}`.\n",
         "## What is guaranteed\n",
-        "".join(f"> {line}  \n" for line in claim["statement"].splitlines()),
+        "".join(f"> {plain_text(line)}  \n" for line in claim["statement"].splitlines()),
         _numbers(claim) if said["differential_privacy"] else "**This is not differential privacy.**\n",
         "## What is not\n",
         "".join(f"- {each}\n" for each in NOT_COVERED),
         "## Input and output\n",
         f"Rows of {recipe.get('features')} numbers"
         + (f", as `{said['encoder']}` makes them of the columns" if said.get("encoder") else "")
-        + (" in this order: " + ", ".join(f"`{name}`" for name in features) if features else "")
-        + f". Classes: {', '.join(f'`{name}`' for name in said['labels'])}.\n",
+        + (" in this order: " + ", ".join(map(code_span, features)) if features else "")
+        + f". Classes: {', '.join(map(code_span, said['labels']))}.\n",
         _example(said, kind, file, trusted),
         "## How it was made\n",
         _table(
@@ -174,10 +201,14 @@ def _measured(metrics: dict[str, Any]) -> str:
 
 
 def _table(heads: tuple[str, str], rows: list[tuple[str, str]]) -> str:
-    lines = [f"| {heads[0]} | {heads[1]} |", "|---|---|", *(f"| {name} | {value} |" for name, value in rows)]
+    lines = [
+        f"| {heads[0]} | {heads[1]} |",
+        "|---|---|",
+        *(f"| {plain_text(name)} | {plain_text(value)} |" for name, value in rows),
+    ]
     return "\n".join(lines) + "\n"
 
 
 def _short(value: Any) -> str:  # noqa: ANN401
-    text = str(value).replace("|", "\\|").replace("\n", " ")
+    text = " ".join(str(value).split())
     return text if len(text) <= 120 else text[:119] + "…"

@@ -19,7 +19,7 @@ from tacit.core import InvalidInput, TacitError
 from tacit.core.errors import plural
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
 from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE
-from tacit.report.card import NOT_COVERED, model_card, statement
+from tacit.report.card import NOT_COVERED, model_card, plain_text, statement
 from tacit.runs.folders import Record, read_record
 from tacit.students.registry import TYPES
 
@@ -113,7 +113,7 @@ def nist_answers(said: dict[str, Any]) -> str:
     for title, questions in asked:
         lines += ["", f"## {title}"]
         for question, answer in questions:
-            lines += ["", f"**{question}**", "", _sentence(answer)]
+            lines += ["", f"**{question}**", "", plain_text(_sentence(answer))]
     return "\n".join(lines) + "\n"
 
 

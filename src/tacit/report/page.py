@@ -312,9 +312,8 @@ def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """The released noisy tables, each with the law and scale of its noise."""
-    tables: list[tuple[str, Any, Any]] = [
-        (name, name, recipe.get("noise")) for name in ("counts", "votes", "sums") if name in arrays
-    ][:1]
+    kept: list[str] = [name for name in ("counts", "votes", "sums") if name in arrays][:1]
+    tables: list[tuple[str, Any, Any]] = [(name, name, recipe.get("noise")) for name in kept]
     # The default asks several questions, and records what each of them released.
     for number, each in enumerate(recipe.get("released") or (), start=1):
         tables.append((f"release_{number}", each.get("what"), each.get("noise")))

@@ -21,7 +21,7 @@ from tacit.ui.folder import FoundFiles, JobState, WatchedFolder, job_states
 if TYPE_CHECKING:
     from tacit.runs.fleet import Fleet
 
-__all__ = ["FIELDS", "fleet_page", "message_page", "overview_page", "plan_page", "planned", "state"]
+__all__ = ["FIELDS", "fleet_page", "message_page", "overview_page", "plan_page", "planned", "state", "way_up"]
 
 BADGES = {"running": "good", "done": "good", "stopped": "fair", "failed": "bad"}
 CLAIMS = {"differential privacy": "good", "simulation": "bad", "no guarantee": "bad", "cannot be read": "fair"}
@@ -80,7 +80,7 @@ def plan_page(given: Mapping[str, str], found: FoundFiles) -> str:
         for name in found.tables
     )
     form = (
-        f"<form method='get' action='/plan'>{fields}"
+        f"<form method='get' action='plan'>{fields}"
         "<label for='public'>public samples, from which purity is estimated</label>"
         f"<select id='public' name='public'><option value=''>none</option>{offered}</select>"
         "<label for='label'>their column with the labels of some rows, if any</label>"
@@ -160,16 +160,16 @@ def fleet_page(name: str, fleet: Fleet) -> str:
               if fleet.refusals else "<p class='empty'>No node refused.</p>"),
     ]  # fmt: skip
     about = "<p>As known to this coordinator. A node states its remaining budget only if its operator lets it.</p>"
-    return _page("Fleet", name, "overview", about + "".join(parts))
+    return _page("Fleet", name, "overview", about + "".join(parts), up=way_up(name))
 
 
-def message_page(title: str, said: str) -> str:
-    """A page that says why something cannot be shown.
+def message_page(title: str, said: str, up: str = "./") -> str:
+    """A page that says why something cannot be shown; ``up`` is the way from it to the overview.
 
     >>> "it is gone" in message_page("Run", "it is gone")
     True
     """
-    return _page(title, "", "", f"<p class='warning' role='alert'>{escape(said)}</p>")
+    return _page(title, "", "", f"<p class='warning' role='alert'>{escape(said)}</p>", up=up)
 
 
 def _runs(watched: WatchedFolder, found: FoundFiles) -> str:
@@ -182,7 +182,7 @@ def _runs(watched: WatchedFolder, found: FoundFiles) -> str:
         claim = row["claim"]
         rows.append(
             (
-                Markup(f"<a href='/run/{quote(name)}'>{escape(name)}</a>"),
+                Markup(f"<a href='run/{quote(name)}'>{escape(name)}</a>"),
                 Markup(f"<span class='badge {CLAIMS[claim]}'>{escape(claim)}</span>"),
                 row.get("epsilon", ""), row.get("delta", ""), row.get("method", ""), row.get("protects", ""),
                 row.get("labels", ""), time.strftime("%Y-%m-%d %H:%M", time.localtime(_changed(file))),
@@ -205,7 +205,7 @@ def _ledgers(watched: WatchedFolder, found: FoundFiles) -> str:
     heads = ("account", "ceiling ε", "at δ", "spent ε", "left ε", "", "payments", "protects")
     for name, file in found.ledgers.items():
         book = watched.book(file)
-        link = f"<h3><a href='/ledger/{quote(name)}'>{escape(name)}</a></h3>"
+        link = f"<h3><a href='ledger/{quote(name)}'>{escape(name)}</a></h3>"
         if book is None:
             shown.append(
                 link + "<p class='warning'>This ledger cannot be read: see <code>tacit ledger verify</code>.</p>"
@@ -224,7 +224,7 @@ def _federations(watched: WatchedFolder, found: FoundFiles) -> str:
         nodes = watched.nodes(folder)
         jobs = [each for each in job_states(found) if each.kind == "federation" and _inside(each.name, name)]
         said = "; ".join(f"{each.name}: {each.state}, {each.doing}" for each in jobs) or "no job has started here"
-        link = Markup(f"<a href='/fleet/{quote(name)}'>{escape(name)}</a>")
+        link = Markup(f"<a href='fleet/{quote(name)}'>{escape(name)}</a>")
         rows.append((link, len(nodes), ", ".join(nodes[:20]) or "none is listed yet", said))
     return table(("coordinator", "nodes", "admitted", "jobs"), rows)
 
@@ -237,17 +237,27 @@ def _part(name: str, title: str, content: str) -> str:
     return f"<section id='{name}'><h2>{escape(title)}</h2>{content}</section>"
 
 
-def _page(title: str, about: str, here: str, content: str, live: bool = False) -> str:
+def way_up(name: str) -> str:
+    """The way from the page of a run, ledger or federation of this name to the overview.
+
+    >>> way_up("first-run"), way_up("runs/first")
+    ('../', '../../')
+    """
+    return "../" * (name.count("/") + 1)
+
+
+def _page(title: str, about: str, here: str, content: str, live: bool = False, up: str = "./") -> str:
+    # Links are relative: the path of all pages begins with a part that is drawn when the service starts.
     links = "".join(
         f"<a href='{place}'{' aria-current=page' if name == here else ''}>{shown}</a>"
-        for name, place, shown in (("overview", "/", "Overview"), ("plan", "/plan", "Plan"))
+        for name, place, shown in (("overview", up, "Overview"), ("plan", f"{up}plan", "Plan"))
     )
-    script = "<script src='/ui.js' defer></script>" if live else ""
+    script = "<script src='ui.js' defer></script>" if live else ""
     dot = "<span id='live' class='live' role='status'>live</span>" if live else ""
     return (
         "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
         "<meta name='viewport' content='width=device-width, initial-scale=1'><link rel='icon' href='data:,'>"
-        f"<title>{escape(title)} · Tacit</title><link rel='stylesheet' href='/ui.css'>{script}</head><body>"
+        f"<title>{escape(title)} · Tacit</title><link rel='stylesheet' href='{up}ui.css'>{script}</head><body>"
         f"<header class='bar-top'><div><b class='name'>Tacit</b><nav class='menu' aria-label='pages'>{links}</nav>{dot}"
         f"</div></header><main class='one'><h1>{escape(title)}</h1><p class='kind'>{escape(about)}</p>{content}</main>"
         "</body></html>\n"

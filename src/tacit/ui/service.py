@@ -1,7 +1,9 @@
 """The live view as a read-only web service on loopback, protected by a token.
 
 A request without the token, or with another host name than this machine's own (DNS rebinding), gets the same short
-refusal for every path. The content security policy of every page forbids content from other origins.
+refusal for every path. The content security policy of every page forbids content from other origins. A browser sends a
+cookie to every port of a host, where another user of the machine may listen; so the cookie is for a random path, below
+which all pages are.
 """
 
 from __future__ import annotations
@@ -26,7 +28,7 @@ from tacit.report.html import POLICY, STYLE
 from tacit.report.page import report_page
 from tacit.runs.folders import read_record
 from tacit.ui.folder import WatchedFolder, look
-from tacit.ui.pages import fleet_page, message_page, overview_page, plan_page, state
+from tacit.ui.pages import fleet_page, message_page, overview_page, plan_page, state, way_up
 
 __all__ = ["HOST", "listening", "make_app", "serve_view"]
 
@@ -95,6 +97,7 @@ class Guard:
     def __init__(self, app: Any, port: int, token: str) -> None:  # noqa: ANN401
         self._app, self._token, self._cookie = app, token, f"tacit-ui-{port}"
         self._hosts = {f"{name}:{port}" for name in _NAMES}
+        self._root = f"/{secrets.token_urlsafe(16)}"
         # Not the token in the address, which a browser keeps in its history.
         self._session = secrets.token_urlsafe(32)
 
@@ -109,14 +112,14 @@ class Guard:
             await _refusal()(scope, receive, send)
         elif _same(request.query_params.get("token", ""), self._token):
             await self._welcome()(scope, receive, send)
-        elif _same(request.cookies.get(self._cookie, ""), self._session):
-            await self._app(scope, receive, _with(send, GUARDED))
+        elif _same(request.cookies.get(self._cookie, ""), self._session) and scope["path"].startswith(f"{self._root}/"):
+            await self._app({**scope, "root_path": self._root}, receive, _with(send, GUARDED))
         else:
             await _refusal()(scope, receive, send)
 
     def _welcome(self) -> Response:
-        answer = RedirectResponse("/", status_code=303, headers=GUARDED)
-        answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path="/")
+        answer = RedirectResponse(f"{self._root}/", status_code=303, headers=GUARDED)
+        answer.set_cookie(self._cookie, self._session, httponly=True, samesite="strict", path=f"{self._root}/")
         return answer
 
 
@@ -157,38 +160,42 @@ def _run(watched: WatchedFolder, name: str) -> Response:
     """The report of a run, computed again; only runs found in the folder can be requested."""
     place = look(watched.folder).runs.get(name)
     if place is None:
-        return _own(message_page("Run", _GONE), 404)
+        return _own(message_page("Run", _GONE, way_up(name)), 404)
     try:
         page = report_page(read_record(place))
     except (TacitError, OSError):
-        return _own(message_page("Run", "This run cannot be read: see tacit show."), 500)
-    return _report(page)
+        return _own(message_page("Run", "This run cannot be read: see tacit show.", way_up(name)), 500)
+    return _report(page, name)
 
 
-def _report(page: str) -> Response:
+def _report(page: str, name: str) -> Response:
     """A report, with the way back that a file of its own does not need."""
-    back = "<p class='kind'><a href='/'>Overview</a> · "
+    back = f"<p class='kind'><a href='{way_up(name)}'>Overview</a> · "
     return HTMLResponse(page.replace("<p class='kind'>", back, 1), headers={"Content-Security-Policy": _REPORT})
 
 
 def _fleet(watched: WatchedFolder, name: str) -> Response:
     place = look(watched.folder).coordinators.get(name)
     if place is None:
-        return _own(message_page("Fleet", _GONE), 404)
+        return _own(message_page("Fleet", _GONE, way_up(name)), 404)
     try:
         # Imported here: it needs a library that is not part of the extra ``ui``.
         from tacit.runs.fleet import read_fleet
 
         return _own(fleet_page(name, read_fleet(place)))
     except ModuleNotFoundError:
-        return _own(message_page("Fleet", "Federations need an extra: pip install 'tacit[federated]'."), 500)
+        return _own(
+            message_page("Fleet", "Federations need an extra: pip install 'tacit[federated]'.", way_up(name)), 500
+        )
     except (TacitError, OSError):
-        return _own(message_page("Fleet", "This folder cannot be read: see tacit federation nodes list."), 500)
+        return _own(
+            message_page("Fleet", "This folder cannot be read: see tacit federation nodes list.", way_up(name)), 500
+        )
 
 
 def _ledger(watched: WatchedFolder, name: str) -> Response:
     place = watched.found().ledgers.get(name)
     book = None if place is None else watched.book(place)
     if book is None:
-        return _own(message_page("Ledger", _GONE), 404)
-    return _report(ledger_page(book))
+        return _own(message_page("Ledger", _GONE, way_up(name)), 404)
+    return _report(ledger_page(book), name)

@@ -6,7 +6,7 @@
   let known = null;
   const look = async () => {
     try {
-      const answer = await fetch("/state.json", { cache: "no-store" });
+      const answer = await fetch("state.json", { cache: "no-store" });
       if (!answer.ok) throw new Error(String(answer.status));
       const state = await answer.json();
       if (list.dataset.shown !== state.jobs) {

@@ -107,6 +107,26 @@ def test_which_of_a_nodes_boxes_are_empty_is_not_told_by_their_places():
     assert any(not all(each[:10]) for each in full)
 
 
+@pytest.mark.parametrize(("block", "draws"), [(1, 8), (64, 3)])
+def test_the_number_of_a_nodes_boxes_does_not_depend_on_what_it_drew(block, draws):
+    """The coordinator chooses the block: with one of 1, counts of boxes would tell each node's noise."""
+    batch = batch_of(FLOOD, block=block)
+    sealed = sealed_messages(FLOOD, batch, "ada", 1)
+    votes = [np.array([[seed % CELLS]]) for seed in range(draws)]
+    counts = {len(FLOOD.sample(vote, SeededRandomness(seed))) for seed, vote in enumerate(votes)}
+    boxes = [len(sealed.sample(vote, SeededRandomness(seed))) for seed, vote in enumerate(votes)]
+    assert len(counts) > 1
+    assert boxes == [batch.blocks(FLOOD.most_messages(1))] * draws
+
+
+def test_a_draw_beyond_the_room_is_cut_and_tells_nothing():
+    batch = batch_of(FLOOD, block=1)
+    room = FLOOD.most_messages(1)
+    piece = to_pieces(FLOOD, np.array([[0, 1]]))
+    boxes = sealed_messages(FLOOD, batch, "ada", 1).seal(piece * (room + 9))
+    assert boxes.shape == (room, batch.size)
+
+
 def hostile(plan, batch, contents, context=None):
     boxes = [seal(batch.key, content, context or batch.digest) for content in contents]
     return np.frombuffer(b"".join(boxes), dtype=np.uint8).reshape(len(contents), batch.size)

@@ -186,7 +186,7 @@ def test_too_few_end_in_words_and_nothing_comes_out(hall, trust):
     with pytest.raises(TooFewParticipants, match="3 of 5 nodes answered"):
         hall.run(trust, grid)
     (batch,) = read_status(hall.addresses[trust])["batches"]
-    assert not batch["pieces_out"]
+    assert not batch["collected"]
 
 
 @pytest.mark.parametrize("trust", ["shuffle", "central"])

@@ -42,6 +42,7 @@ from tacit.ledger.policy import Rules
 from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.forms import Flags, Messages, Numbers
 from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
 from tacit.methods.rknn.wire import VoteAsk
@@ -288,3 +289,30 @@ def test_an_unregistered_key_is_named_as_that(caplog, monkeypatch):
     with pytest.raises(httpx.HTTPStatusError):
         retry_activation(turned_away(412, json.dumps(busy)))()
     assert "still expects the previous process" in caplog.text
+
+
+def test_an_answer_that_is_too_large_to_be_sent_is_refused_before_it_is_paid(node, caplog, monkeypatch):
+    """One message per record: the asker chooses their size, and their number is public."""
+    local = GeneralizedRandomizedResponse(20, 1, 1)
+    holder = dataclasses.replace(node, rules=dataclasses.replace(RULES, mechanisms=(type(local).__name__,)))
+    size = len(asked(holder, question(local, request="r-1"), caplog)[0])
+    paid = holder.ledger.balance(holder.account).payments
+    # The answer without its receipt of nine bytes is one byte too large.
+    monkeypatch.setattr("tacit.federation.node.node._MOST_BESIDE", LARGEST_REQUEST - (size - 10))
+    reason, log = asked(holder, question(local, request="r-2"), caplog)
+    assert reason is RefusalReason.SIZE
+    assert "its answer has up to" in log
+    assert holder.ledger.balance(holder.account).payments == paid == 1
+
+
+@pytest.mark.parametrize(
+    ("form", "value"),
+    [
+        (Numbers((3, 5), -2, 4), np.zeros((3, 5), dtype=np.int64)),
+        (Flags(9), np.zeros(9, dtype=bool)),
+        (Messages(GeneralizedRandomizedResponse(300, 1, 1).code, None), np.zeros(7, dtype=np.int64)),
+        (Messages(GeneralizedRandomizedResponse(300, 1, 1).code, 7, exactly=True), np.zeros(7, dtype=np.int64)),
+    ],
+)
+def test_the_size_of_an_answer_is_known_before_it_is_made(form, value):
+    assert form.most_bytes(lambda: 7) == len(form.pack(value))

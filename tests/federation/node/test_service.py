@@ -10,6 +10,7 @@ import pytest
 
 pytest.importorskip("prometheus_client", reason="needs tacit[federated]")
 
+from tacit.core.errors import InvalidInput
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.local_socket import forward_request
 from tacit.federation.node.node import open_node, prepare_ledger
@@ -128,6 +129,45 @@ def test_records_that_were_changed_are_read_and_encoded_anew(place):
     place.ask("r-1")
     assert place.service._arrays.reads == 2
     assert place.service._encodings.size < before
+
+
+@pytest.mark.parametrize(
+    ("digit", "pixel", "words"),
+    [
+        ("none", "0", "a label that is not one of the 10 classes"),
+        ("1", "much", "not a finite number"),
+        ("1", "1e300", "not a finite number"),
+    ],
+)
+def test_a_record_that_is_not_usable_changes_neither_the_kind_of_reply_nor_the_price(
+    place, digit, pixel, words, caplog
+):
+    """Its file is changed while the node serves: the coordinator would learn of the record for free."""
+    place.start()
+    with (place.folder / "records.csv").open("a") as file:
+        file.write(",".join(["p99", *["0"] * 63, pixel, digit]) + "\r\n")
+    with caplog.at_level("ERROR", "tacit"):
+        assert isinstance(place.ask("r-0"), bytes)
+    assert place.paid == 1
+    assert place.service._arrays.reads == 2
+    assert words in caplog.text
+    # The operator who starts the node hears of it at once.
+    with pytest.raises(InvalidInput):
+        open_node(place.settings)
+
+
+def test_a_file_that_cannot_be_read_again_leaves_the_last_records(place, caplog):
+    place.start()
+    lines = (place.folder / "records.csv").read_text()
+    (place.folder / "records.csv").write_text(lines + "p99,1\n")
+    with caplog.at_level("ERROR", "tacit"):
+        assert all(isinstance(place.ask(request), bytes) for request in ("r-0", "r-1"))
+    assert caplog.text.count("the last ones are kept") == 1
+    assert (place.paid, place.service._arrays.reads) == (2, 1)
+    # Without a record there is nothing to count, and no other reply.
+    (place.folder / "records.csv").write_text(lines.splitlines(keepends=True)[0])
+    assert isinstance(place.ask("r-2"), bytes)
+    assert (place.paid, place.service._arrays.reads) == (3, 2)
 
 
 def test_a_policy_that_was_changed_counts_from_the_next_question_on(place):
@@ -300,3 +340,18 @@ def test_nothing_of_the_records_or_their_encodings_is_written(place):
     for file in (each for each in place.folder.rglob("*") if each.is_file() and each.name != "records.csv"):
         content = file.read_bytes()
         assert not any(mark in content for mark in marks), file
+
+
+def test_a_response_that_cannot_be_read_fails_one_question_and_not_the_node(place, monkeypatch):
+    """The queue would give it the same question at every start."""
+    place.start()
+    reply, read = NodeService._answered, []
+
+    def unreadable(service, request):
+        read.append(request.key)
+        return (b"no response", "") if len(read) == 1 else reply(service, request)
+
+    monkeypatch.setattr(NodeService, "_answered", unreadable)
+    assert place.ask("r-0") is RefusalReason.FAILED
+    assert place.service.alive
+    assert isinstance(place.ask("r-1"), bytes)

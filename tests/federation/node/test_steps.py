@@ -14,7 +14,8 @@ from tacit.federation.collector.client import Address
 from tacit.federation.keys import SigningIdentity, public_key
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.node import Node
-from tacit.federation.node.steps import Collecting, Masking, NodeMemory
+from tacit.federation.node.steps import Collecting, FolderMemory, Masking, NodeMemory
+from tacit.federation.secure_aggregation.client import ClientState
 from tacit.federation.secure_aggregation.session import Session
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
@@ -151,6 +152,43 @@ def test_a_masked_sum_counts_by_its_session(participants, enough):
         wire_request = Request("run", 0, claimed, ask_to_bytes(ask), "keys", session.to_bytes())
         answer = read_response(own.reply(wire_request.to_bytes())).answer
         assert isinstance(answer, bytes) if enough else answer is RefusalReason.PARTICIPANTS
+
+
+def test_steps_of_rounds_that_were_not_started_leave_no_file(tmp_path):
+    """They need no question and cost nothing: a coordinator could fill the disk with them."""
+    own = replace(node(1)[0], masking=Masking(IDENTITIES["ada"], PEERS, FolderMemory(tmp_path)))
+    for number in range(300):
+        step = ("shares", "agree", "unmask")[number % 3]
+        answer = read_response(own.reply(Request(f"run {number}", 0, 4, b"", step, b"").to_bytes())).answer
+        assert answer is RefusalReason.QUESTION
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_rounds_that_are_started_and_never_paid_are_few_and_paid_ones_stay(folder, tmp_path, monkeypatch):
+    monkeypatch.setattr("tacit.federation.node.steps.MOST_ROUNDS", 4)
+    memory = FolderMemory(tmp_path) if folder else NodeMemory()
+    own = replace(node(1)[0], masking=Masking(IDENTITIES["ada"], PEERS, memory))
+
+    def state(**said):
+        session = Session("paid", 0, "r-1", 4, SHARES, PEERS, GRAPH)
+        return ClientState(session, "ada", b"s" * 32, b"m" * 32, b"e" * 32, said=said).to_bytes()
+
+    # One of which the sum is still open, and one that is over.
+    memory.write("1.masking", state(keys=b"", input=b""))
+    memory.write("2.masking", state(keys=b"", input=b"", unmask=b""))
+    ask = ask_to_bytes(replace(VOTES, mechanism=SHARES))
+    for number in range(9):
+        session = Session("run", number, "r-1", 4, SHARES, PEERS, GRAPH)
+        wire_request = Request("run", number, 4, ask, "keys", session.to_bytes())
+        first, again = (read_response(own.reply(wire_request.to_bytes())).answer for _ in range(2))
+        assert isinstance(first, bytes)
+        assert first == again
+    left = memory.names(".masking")
+    assert len(left) == 4
+    assert "1.masking" in left
+    assert "2.masking" not in left
+    assert not folder or len(list(tmp_path.iterdir())) == 5
 
 
 def test_a_sum_that_nobody_signs_is_refused():

@@ -82,6 +82,18 @@ def test_keys_that_a_server_made_up_are_refused():
         client.announce(session, "node-1", intruder)
 
 
+@pytest.mark.parametrize("place", [0, 1])
+def test_keys_with_which_no_exchange_is_possible_are_their_senders_fault(place):
+    """Passed on, they would fail at every neighbor, and the sum would lack honest nodes."""
+    nodes, session, state, _ = ready(until="shares")
+    theirs = read_keys(state.came["keys"]["node-1"], session)
+    pieces = [theirs.sealing, theirs.masking, theirs.commitment, theirs.choice]
+    pieces[place] = bytes(32)  # a point of small order
+    weak = Keys.signed(session, "node-1", nodes["node-1"].identity, *pieces).to_bytes()
+    with pytest.raises(InvalidInput, match="not a valid public key"):
+        server.accept_message(server.ServerState(session), "node-1", weak)
+
+
 def test_keys_that_the_right_node_announced_elsewhere_are_refused():
     """A signature binds the session: keys of an earlier one, whose secrets may be known by now, are not fresh."""
     nodes, session, _, inbox = ready(until="shares")

@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from scipy.signal import convolve2d
 
 from tacit.core.errors import InvalidInput
-from tacit.mechanisms.shuffle.multi_message_noise import MultiMessageNoise
+from tacit.mechanisms.shuffle.multi_message_noise import OVERFLOW, MultiMessageNoise
 from tacit.mechanisms.shuffle.negative_binomial import (
     NegativeBinomial,
     cell_delta,
+    largest_sum,
     least_noise_messages,
     significant_up,
 )
@@ -43,6 +44,37 @@ def cell_law(mechanism, votes, size, **mutation):
 def divergence(first, second, epsilon):
     """The hockey-stick divergence at ε, and how much mass the enumeration left out."""
     return np.maximum(first - math.exp(epsilon) * second, 0).sum(), 1 - first.sum()
+
+
+@pytest.mark.parametrize("epsilon", ["1/1000", 1, 36, 80])
+def test_a_largest_sum_is_above_the_mean_for_every_epsilon(epsilon):
+    # Where e^-ε is lost beside 1, so is the mean.
+    law = NegativeBinomial(Fraction(10**6) * max(1, int(math.exp(min(36, float(Fraction(epsilon)))))), epsilon)
+    assert largest_sum([(1, law)], 5) >= law.mean
+
+
+@pytest.mark.parametrize(("noises", "floods"), [("1/100", "2"), (3, "3/1000"), (40, 90)])
+@pytest.mark.parametrize("exponent", [5, 25])
+def test_a_sum_exceeds_its_largest_as_rarely_as_is_said(noises, floods, exponent):
+    noise, flood = NegativeBinomial(noises, "1/2"), NegativeBinomial(floods, "2/3")
+    found, support = largest_sum([(1, noise), (2, flood)], exponent), np.arange(2000)
+    pairs = np.zeros(4000)
+    pairs[::2] = flood.pmf(support)
+    law = np.convolve(noise.pmf(support), pairs)
+    assert law[found + 1 :].sum() <= math.exp(-exponent)
+    # Nor is it far too large: half of its distance from the mean would be exceeded more often.
+    mean = noise.mean + 2 * flood.mean
+    assert law[math.ceil(mean + (found - mean) / 2) :].sum() > math.exp(-exponent)
+
+
+def test_messages_that_are_dropped_are_part_of_delta():
+    """The whole quorum drops some with probability β, and δ grows by (1 + e^ε)β."""
+    spend = SMALL.spend
+    assert spend.delta == cell_delta(1, "1/2", 3, 1) + OVERFLOW
+    noise = NegativeBinomial(4 * SMALL.noise_share.shape, SMALL.epsilon_noise)
+    flood = NegativeBinomial(2 * SMALL.flood_share.shape, SMALL.flood.epsilon)
+    cost = math.log(SMALL.quorum * (1 + math.exp(spend.epsilon)) / OVERFLOW)
+    assert SMALL.most_messages(1) >= 1 + largest_sum([(1, noise), (2, flood)], cost)
 
 
 SMALL = MultiMessageNoise(2, 1, 3, "1", "1/2", NegativeBinomial(3, 1))

@@ -2,8 +2,8 @@
 
 Shuffled: each message is encrypted into a box (a ciphertext) of fixed size; boxes are permuted and then decrypted by
 the coordinator. A box contains a message or is empty, and nobody without the key can tell which. A holder adds empty
-boxes up to whole blocks, and so does the shuffler, so that the number of boxes reveals little. Every box is encrypted
-for one batch and cannot be decrypted as part of another.
+boxes up to a number that depends on its number of clients alone, because how many messages it has tells how much noise
+it drew. Every box is encrypted for one batch and cannot be decrypted as part of another.
 
 The shuffler accepts boxes from holders, drops their senders, permutes them and releases them once. All of its rules:
 
@@ -15,8 +15,8 @@ The shuffler accepts boxes from holders, drops their senders, permutes them and 
   into a uniformly random order drawn from the system's cryptographic generator.
 - The result is stored, and the boxes' senders are deleted in the same step. Collecting the batch again returns
   identical bytes.
-- The shuffler cannot decrypt a box. It reports how many boxes were received and released, and how many messages it
-  refused for which reason.
+- The shuffler cannot decrypt a box. It reports how many nodes and participants have submitted, and how many messages
+  it refused for which reason.
 
 Curated: each holder submits an encrypted table, and the coordinator reads the curator's one release.
 """
@@ -89,7 +89,7 @@ def plan_batch(
 
 
 def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int:
-    """The most messages that ``clients`` clients send, exceeded only with negligible probability.
+    """The number of boxes of ``clients`` clients, empty ones included, before it is rounded up to whole blocks.
 
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> most_messages(SingleMessage(GeneralizedRandomizedResponse(10, 1, 1), 50, "1e-6"), 7)
@@ -104,7 +104,7 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
     """The mechanism by which a node answers for its clients.
 
     Refused are batches that mix the messages with fewer clients than the guarantee needs, and batches without room for
-    all messages that the clients may send: an overflow would tell the coordinator that there was much noise.
+    all messages that the clients may send. The number of boxes depends on the batch and ``clients`` alone.
     """
     if node not in batch.nodes:
         raise InvalidInput("the batch does not expect this node")
@@ -122,16 +122,15 @@ def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node
         )
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
-        # A node without messages submits empty boxes.
-        count = max(batch.block, batch.blocks(len(pieces)))
-        if count > batch.most:
-            # Cannot happen for the announced number of clients, up to the negligible probability above.
-            raise InvalidInput(f"the batch has room for {batch.most} messages per node")
-        full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in pieces)
+        if inner.messages_each is not None and len(pieces) > room:
+            raise InvalidInput(f"the batch has room for {room} messages of this node's clients")
+        # Any number of messages fits: noise beyond the room is dropped, and its probability is part of δ.
+        sent = pieces[:room]
+        full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in sent)
         rows = np.frombuffer(full, dtype=np.uint8).reshape(-1, batch.size)
-        filled = np.concatenate([rows, empty_boxes(batch, count - len(pieces))])
+        filled = np.concatenate([rows, empty_boxes(batch, room - len(sent))])
         # Nor may the order tell which boxes are empty.
-        hidden: NDArray[np.uint8] = filled[permutations(1, count, SystemRandomness())[0]]
+        hidden: NDArray[np.uint8] = filled[permutations(1, room, SystemRandomness())[0]]
         return hidden
 
     return SealedMessages(inner, batch.digest, boxes)

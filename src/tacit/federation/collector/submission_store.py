@@ -149,18 +149,22 @@ class SubmissionStore:
             return _refusal(refused.reason), 0
 
     def status(self) -> dict[str, Any]:
-        """How much was received, released and refused; of the last batches, since strangers may ask, too."""
+        """How many took part in the last batches, and what was refused. Strangers may ask, so no pieces are counted."""
         with self._lock:
             self._write_counts()
             rows = self._connection.execute(
-                "SELECT last.digest, count(node), coalesce(sum(participants), 0), coalesce(sum(pieces), 0), sent "
-                "FROM (SELECT rowid AS place, digest, sent FROM batches ORDER BY rowid DESC LIMIT ?) AS last "
+                "SELECT last.digest, count(node), coalesce(sum(participants), 0), collected "
+                "FROM (SELECT rowid AS place, digest, output IS NOT NULL AS collected FROM batches "
+                "ORDER BY rowid DESC LIMIT ?) AS last "
                 "LEFT JOIN submissions ON batch = last.digest GROUP BY last.digest ORDER BY place",
                 (SHOWN_BATCHES,),
             ).fetchall()
             dropped = dict(self._connection.execute("SELECT reason, count FROM dropped ORDER BY reason").fetchall())
-        names = ("batch", "nodes", "participants", "pieces_in", "pieces_out")
-        return {"batches": [dict(zip(names, row, strict=True)) for row in rows], "dropped": dropped}
+        batches = [
+            {"batch": digest, "nodes": nodes, "participants": participants, "collected": bool(collected)}
+            for digest, nodes, participants, collected in rows
+        ]
+        return {"batches": batches, "dropped": dropped}
 
     def close(self) -> None:
         """Close the file, after the running message."""

@@ -42,6 +42,7 @@ from tacit.federation.node.refusals import (
     node_side,
     reason_for,
     require_allowed,
+    require_encoder,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
 from tacit.federation.settings import NodeFile, read_peers
@@ -64,6 +65,8 @@ from tacit.wire import Price, read_ask, release_to_bytes
 __all__ = ["Node", "open_node", "prepare_ledger"]
 
 LONGEST_REQUEST = 1000
+# Bytes of a response beside the answer itself: the receipt, the stated budget.
+_MOST_BESIDE = 1024
 
 
 @dataclass(frozen=True)
@@ -126,6 +129,15 @@ class Node:
         self._stop_if_canceled()  # The payment stays and the answer is stored, but a canceled job does not get it.
         return release
 
+    def _sent(self, ask: Question, records: int) -> bytes:
+        """The encoded answer; refused before it is paid if it would be too large to be sent, by public numbers."""
+        self._check(ask, "answer", self.participants)
+        unit, adjacency = self.ledger.privacy_unit(self.account)
+        size = ask.answer_form(records).most_bytes(lambda: public_size([self.records], unit, adjacency))
+        if size > LARGEST_REQUEST - _MOST_BESIDE:
+            raise Refused(RefusalReason.SIZE, f"its answer has up to {size} bytes, the limit is {LARGEST_REQUEST}")
+        return release_to_bytes(self._answer(ask), ask, records)
+
     def _stop_if_canceled(self) -> None:
         """Stop between two steps if the operator has canceled the job in the meantime."""
         if self.canceled():
@@ -177,8 +189,7 @@ class Node:
             )
             match request.step:
                 case "answer":
-                    ask = self._read(request)
-                    return Response(request_digest, release_to_bytes(asked.answer(ask), ask, request.records))
+                    return Response(request_digest, asked._sent(self._read(request), request.records))
                 case "submit":
                     return Response(request_digest, asked._collected(request))
                 case "learn":
@@ -271,6 +282,7 @@ class Node:
             )
         if ask.class_names is not None and ask.class_names != self.classes:
             raise Refused(RefusalReason.CLASSES)
+        require_encoder(ask, schema_of(self.records).dtype.names, method.encodes, self.rules)
         self._check_trust(ask, step)
         if self.rules.approval:
             self._check_approval(ask)

@@ -168,7 +168,13 @@ class NodeService:
         if state == RUNNING:
             tell("began", **about)
             reply, paid = self._answered(request)
-            answer = read_response(reply).answer
+            try:
+                answer = read_response(reply).answer
+            except Exception as error:
+                # Raised here it would end this thread, and after a restart the same question would end it again.
+                tell("error", what=f"the response cannot be sent: {failure_in_words(error)}")
+                answer = RefusalReason.FAILED
+                reply = Response(digest_request(request.payload), answer).to_bytes()
             reason = answer if isinstance(answer, RefusalReason) else None
             state = ANSWERED if reason is None else CANCELED if reason is RefusalReason.CANCELED else REFUSED
         else:

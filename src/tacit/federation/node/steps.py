@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import islice
 from math import prod
 from pathlib import Path
 from typing import Any
@@ -42,6 +43,8 @@ __all__ = ["Collecting", "FolderMemory", "Masking", "NodeMemory", "collected_ste
 
 # Seconds for which an unreachable collector is called again, and between two calls: the submission is paid for.
 _PATIENCE, _PAUSE = 120.0, 2.0
+# The endings of names of masked rounds' states, and the most rounds of which a state is kept.
+_SUFFIX, MOST_ROUNDS = ".masking", 64
 HandIn = Callable[[Address, SigningIdentity, str, Batch, Submission], None]
 
 
@@ -147,7 +150,16 @@ class NodeMemory:
 
     def write(self, name: str, content: bytes) -> None:
         """Write a value."""
+        self.kept.pop(name, None)
         self.kept[name] = content
+
+    def names(self, suffix: str) -> list[str]:
+        """The names with this ending, those that were written first coming first."""
+        return [name for name in self.kept if name.endswith(suffix)]
+
+    def forget(self, name: str) -> None:
+        """Remove a value."""
+        self.kept.pop(name, None)
 
 
 @dataclass(frozen=True)
@@ -158,9 +170,9 @@ class FolderMemory:
 
     @contextmanager
     def held(self, name: str) -> Iterator[None]:
-        """Lock the value of this name against other threads and processes."""
+        """Lock the values against other threads and processes: one lock for all, because names come from outside."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with locked(self.folder / f"{name}.lock"):
+        with locked(self.folder / "lock"):
             yield
 
     def read(self, name: str) -> bytes | None:
@@ -174,6 +186,15 @@ class FolderMemory:
         """Write a value, atomically and on disk before it is used."""
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         write_file(self.folder / name, content, private=True)
+
+    def names(self, suffix: str) -> list[str]:
+        """The names with this ending, those that were written first coming first."""
+        found = [(file.stat().st_mtime_ns, file.name) for file in self.folder.glob(f"*{suffix}")]
+        return [name for _, name in sorted(found)]
+
+    def forget(self, name: str) -> None:
+        """Remove a value."""
+        (self.folder / name).unlink(missing_ok=True)
 
 
 @dataclass(frozen=True)
@@ -200,7 +221,10 @@ def masked_step(
 
     ``answer`` gets the question with the masked mechanism in it, and answers through the gate.
     """
-    key = f"{hashlib.sha256(f'{request.run} {request.round}'.encode()).hexdigest()[:32]}.masking"
+    key = f"{hashlib.sha256(f'{request.run} {request.round}'.encode()).hexdigest()[:32]}{_SUFFIX}"
+    if request.step != "keys" and masking.memory.read(key) is None:
+        # Before anything is written for it: such a request costs nothing.
+        raise InvalidInput("this round was not started here")
     # Otherwise two simultaneous unmask requests with different dropouts could both be answered.
     with masking.memory.held(key):
         return _said(request, ask, name, masking, answer, key)
@@ -224,6 +248,7 @@ def _said(
                 raise InvalidInput("this round was started with another session")
             return state.said["keys"]
         state, said = announce(session, name, masking.identity)
+        _make_room(masking.memory)
     else:
         if kept is None:
             raise InvalidInput("this round was not started here")
@@ -246,6 +271,28 @@ def _said(
     # Stored before it is sent: two different messages in one step would reveal the node's table.
     masking.memory.write(key, state.to_bytes())
     return said
+
+
+def _make_room(memory: NodeMemory | FolderMemory) -> None:
+    """Forget the oldest rounds that are not paid yet or are over, so that a coordinator cannot fill the disk.
+
+    An unpaid round can be started again, with other keys. The last answer of one that is over is repeated for as long
+    as its state is there. Rounds in between are forgotten last: they are paid, and their sum would lack this node.
+    """
+
+    def between(name: str) -> bool:
+        try:
+            said = ClientState.read(memory.read(name) or b"").said
+        except InvalidInput:
+            return False
+        return "input" in said and "unmask" not in said
+
+    names = memory.names(_SUFFIX)
+    excess = max(0, len(names) + 1 - MOST_ROUNDS)
+    dropped = list(islice((name for name in names if not between(name)), excess))
+    dropped += [name for name in names if name not in dropped][: excess - len(dropped)]
+    for name in dropped:
+        memory.forget(name)
 
 
 def _require_session(session: Session, request: Request, ask: Any, name: str, masking: Masking) -> None:  # noqa: ANN401

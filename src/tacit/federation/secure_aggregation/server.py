@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from tacit.core import Integers, InvalidInput, SystemRandomness, TooFewParticipants, permutations
 from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.core.release import Receipt, Release, gather, restored
+from tacit.federation.keys import shared_secret
 from tacit.federation.secure_aggregation.masks import (
     commitment,
     element_to_bytes,
@@ -113,8 +114,12 @@ def accept_message(state: ServerState, sender: str, payload: bytes) -> ServerSta
 
 
 def _check_keys(state: ServerState, sender: str, payload: bytes) -> None:
-    if read_keys(payload, state.session).node != sender:
+    keys = read_keys(payload, state.session)
+    if keys.node != sender:
         raise InvalidInput("the keys are those of another node")
+    for public in (keys.sealing, keys.masking):
+        # A point of small order would fail at every neighbor, who would drop out in the sender's place.
+        shared_secret(_ANY_SECRET, public)
 
 
 def _check_boxes(state: ServerState, sender: str, payload: bytes) -> None:
@@ -145,6 +150,8 @@ def _check_agreement(state: ServerState, sender: str, payload: bytes) -> None:
         raise InvalidInput("the agreement is signed by another node")
 
 
+# Whether an exchange with a public key is possible does not depend on the secret.
+_ANY_SECRET = bytes(range(32))
 CHECKS: Mapping[str, Callable[[ServerState, str, bytes], None]] = {
     "keys": _check_keys,
     "shares": _check_boxes,

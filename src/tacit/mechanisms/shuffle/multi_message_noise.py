@@ -33,16 +33,16 @@ from tacit.mechanisms.description import (
     Parameters,
     require_quorum,
 )
-from tacit.mechanisms.forms import REACH, Messages
+from tacit.mechanisms.forms import Messages
 from tacit.mechanisms.messages import SignedCode
-from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial, cell_delta, least_noise_messages
+from tacit.mechanisms.shuffle.negative_binomial import NegativeBinomial, cell_delta, largest_sum, least_noise_messages
 
 __all__ = ["MultiMessageNoise", "noise_message_target", "plan_noise_messages"]
 
 # The time to compute the law of noise messages grows with their mean per cell.
 LARGEST_FLOOD = 10**6
-# No honest holder's number of messages exceeds its mean by more standard deviations.
-_DEVIATIONS = 12
+# The part of δ for holders with more messages than they send.
+OVERFLOW = Fraction(1, 2**80)
 # Few participants make an audit fast, and the claims are as tight for few as for many.
 AUDITED_PARTICIPANTS = 3
 # A scale 11 % above the trusted curator's, for about six times the fewest messages.
@@ -63,14 +63,17 @@ class MultiMessageNoise(Described):
     cell is then its count plus discrete Laplace noise of scale 1/ε₁ (for τ = 1), because NB shares add up and W
     cancels.
 
-    **Spend.** ``Approximate(2cε₁ + cε₃, cδ)`` for the multiset of all messages when one participant's at most c
+    **Spend.** ``Approximate(2cε₁ + cε₃, cδ + 2⁻⁸⁰)`` for the multiset of all messages when one participant's at most c
     ``ones`` are replaced by others, with δ of ``cell_delta``. It holds against whoever sees the messages after the
     shuffler, as long as at least τn honest participants add their shares (τ is ``share``).
 
     **Proof.** The multiset is a function of the number of +1 and of −1 messages of each cell, and cells are
     independent. Replacing c ones takes a vote from at most c cells, each of which loses at most ε₁, and adds one to at
     most c others, each (ε₁ + ε₃, δ); composing them adds both up. If more than τn participants take part, their shares
-    are NB(1) and more, and what is more is independent of the votes: sending it as well is post-processing.
+    are NB(1) and more, and what is more is independent of the votes: sending it as well is post-processing. How many
+    messages one holder has is not covered: each sends ``most_messages``, empty ones included, and drops what is more.
+    Of the at most τn holders with τn participants, one drops some with probability β = 2⁻⁸⁰/(1 + e^ε), which changes
+    the law by β in total variation, for either of two neighbors: it costs δ another (1 + e^ε)β = 2⁻⁸⁰.
 
     **Source.** B. Ghazi, R. Kumar, P. Manurangsi and R. Pagh, Private counting from anonymous messages, ICML 2020; the
     bound is derived in ``tacit.mechanisms.shuffle.negative_binomial``.
@@ -138,7 +141,7 @@ class MultiMessageNoise(Described):
     def spend(self) -> Approximate:
         """The cost of all messages for one participant, after shuffling."""
         delta = cell_delta(self.epsilon_noise, self.epsilon_margin, self.flood.shape, self.flood.epsilon)
-        return Approximate(self.ones * (2 * self.epsilon_noise + self.epsilon_margin), self.ones * delta)
+        return Approximate(self.ones * (2 * self.epsilon_noise + self.epsilon_margin), self.ones * delta + OVERFLOW)
 
     @property
     def max_sensitivity(self) -> Sensitivity:
@@ -278,11 +281,14 @@ class MultiMessageNoise(Described):
         return None
 
     def most_messages(self, participants: int) -> int:
-        """A bound on the number of messages of ``participants``, beyond any that practically occurs."""
-        noise, flood = self.noise_share, self.flood_share
-        variance = self.cells * participants * (2 * noise.variance + 4 * flood.variance)
-        scales = float(1 / noise.epsilon + 2 / flood.epsilon)
-        return math.ceil(participants * self.messages + _DEVIATIONS * math.sqrt(variance) + REACH * scales)
+        """The number of messages of a holder with this many ``participants``, empty ones included.
+
+        It has more of its own with a probability below ``OVERFLOW``/(1 + e^ε) over the quorum.
+        """
+        exponent = float(self.spend.epsilon) + math.log(2 * self.quorum / OVERFLOW)
+        noise = NegativeBinomial(2 * self.cells * participants * self.noise_share.shape, self.epsilon_noise)
+        flood = NegativeBinomial(self.cells * participants * self.flood_share.shape, self.flood.epsilon)
+        return participants * self.ones + largest_sum([(1, noise), (2, flood)], exponent)  # W comes in pairs
 
     def mixed_form(self, limit: int) -> Messages:
         """The form of the shuffler's output: any number of messages."""
@@ -359,13 +365,15 @@ def plan_noise_messages(
     >>> float(plan.spend.epsilon), plan.spend.delta <= Fraction(1, 10**6), round(plan.messages, 2)
     (1.0, True, 1.89)
     """
-    budget, allowed = positive(epsilon, "epsilon"), positive(delta, "delta")
+    budget, allowed = positive(epsilon, "epsilon"), exact(delta, "delta")
+    if not OVERFLOW < allowed < 1:
+        raise InvalidInput(f"delta must be in ({float(OVERFLOW):.1g}, 1), got {delta}")
     if ones < 1:
         raise InvalidInput(f"ones must be at least 1, got {ones}")
 
     def planned(fraction: Fraction) -> MultiMessageNoise:
         noise, margin = (1 - fraction) * budget / (2 * ones), fraction * budget / ones
-        flood = least_noise_messages(noise, margin, allowed / ones)
+        flood = least_noise_messages(noise, margin, (allowed - OVERFLOW) / ones)
         return MultiMessageNoise(cells, ones, participants, noise, margin, flood, share)
 
     match prefer:

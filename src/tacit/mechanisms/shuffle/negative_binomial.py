@@ -19,7 +19,7 @@ Without noise messages W = 0 and δ = 1 − p for every ε₃: a vote would show
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from fractions import Fraction
@@ -33,7 +33,10 @@ from tacit.core import Integers, InvalidInput, Number, Randomness, exact, positi
 from tacit.mechanisms.description import EXACT, Parameters
 from tacit.mechanisms.exact import UnboundedTable, exp, precision
 
-__all__ = ["Jumps", "NegativeBinomial", "cell_delta", "least_noise_messages", "log_complement", "significant_up"]
+__all__ = [
+    "Jumps", "NegativeBinomial", "cell_delta", "largest_sum", "least_noise_messages", "log_complement",
+    "significant_up",
+]  # fmt: skip
 
 # Below, tables would not fit in memory; above, a jump larger than one never occurs.
 _SMALLEST, _LARGEST = Fraction(1, 10**4), 100
@@ -250,6 +253,25 @@ def _cell_delta(noise: Fraction, margin: Fraction, shape: Fraction, flood: Fract
         )
     complement = context.subtract(Decimal(1), exp(-noise, _DIGITS))
     return significant_up(Fraction(context.multiply(complement, total)) + _ROUNDING, 12)
+
+
+def largest_sum(parts: Sequence[tuple[int, NegativeBinomial]], exponent: float) -> int:
+    """A number that a sum of multiples of independent variables exceeds with a probability of at most e^−exponent.
+
+    By Chernoff's bound: P(S ≥ s) ≤ E[e^(tS)] e^(−ts), where ln E[e^(tX)] of NB(ρ, p) is ρ ln((1−p)/(1−p e^t)).
+
+    >>> largest_sum([(1, NegativeBinomial(1, 1)), (2, NegativeBinomial(3, "1/2"))], exponent=20)
+    122
+    """
+    # Every t below the smallest ε gives a bound; the best is close to it for small shapes, and small for large ones.
+    end = min(float(law.epsilon) / times for times, law in parts)
+    t = end / (1 + np.exp(-np.linspace(-20, 8, 225)))
+    logs = np.zeros(len(t))
+    for times, law in parts:
+        epsilon = float(law.epsilon)
+        logs += float(law.shape) * (math.log1p(-math.exp(-epsilon)) - np.log1p(-np.exp(times * t - epsilon)))
+    # One more than the exponent covers the rounding of floats.
+    return math.ceil(float(((logs + 1 + exponent) / t).min()))
 
 
 def _approximate_delta(noise: float, margin: float, shape: float, flood: float) -> float:

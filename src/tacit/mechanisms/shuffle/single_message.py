@@ -349,7 +349,7 @@ class SealedMessages(Described):
     **Spend.** That of ``inner``: of the shuffled messages of all holders.
 
     **Proof.** That of ``inner`` for the coordinator, who decrypts messages only after they were shuffled. The shuffler
-    sees the number of encrypted messages, which depends on the number of participants and on noise, not on their data.
+    sees the number of encrypted messages, which ``seal`` makes depend on the number of participants alone.
 
     **Source.** As the inner mechanism.
 

@@ -8,11 +8,12 @@ from fractions import Fraction
 from typing import Any, ClassVar
 
 from tacit.core import Spend
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["Auto"]
 
 
+@with_renamed
 @dataclass(frozen=True)
 class Auto:
     """The default method, which chooses its questions from public samples and earlier releases.
@@ -50,3 +51,8 @@ class Auto:
 
         one = least_prices(epsilon, delta) + ([[least_gaussian(epsilon, delta)]] if delta > 0 else [])
         return one + divided_prices(epsilon, delta)
+
+    @property
+    def trust_over_nodes(self) -> str:
+        """The default over nodes: that of class sums, or of votes."""
+        return "masked" if self.releases == "sums" else "local"
