@@ -312,7 +312,7 @@ def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     """The released noisy tables, each with the law and scale of its noise."""
-    kept: list[str] = [name for name in ("counts", "votes", "sums") if name in arrays][:1]
+    kept: Sequence[str] = [name for name in ("counts", "votes", "sums") if name in arrays][:1]
     tables: list[tuple[str, Any, Any]] = [(name, name, recipe.get("noise")) for name in kept]
     # The default asks several questions, and records what each of them released.
     for number, each in enumerate(recipe.get("released") or (), start=1):
