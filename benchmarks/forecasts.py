@@ -273,6 +273,22 @@ def calibrated(found: list[dict[str, Any]], known: int, kind: str, scale: str) -
     return float(np.mean(held)), float(np.mean(wide))
 
 
+def write_page(totals: dict[str, Any]) -> None:
+    """The same rows, rounded, in the page about planning."""
+    page = RESULTS.parent / "plan.md"
+    head, begin, rest = page.read_text(encoding="utf-8").partition("<!-- written by benchmarks/forecasts.py -->\n")
+    rows = [
+        "| methods, labels known | runs in the 90 % interval | its width | mean error of its middle |",
+        "|---|---|---|---|",
+        *(
+            f"| {name} | {each['covered']:.0%} | {100 * each['width']:.0f} | {100 * each['off']:.0f} |"
+            for name, each in totals.items()
+        ),
+    ]
+    _, end, after = rest.partition("<!-- end -->\n")
+    page.write_text(head + begin + "\n".join(rows) + "\n" + end + after, encoding="utf-8")
+
+
 def write(found: list[dict[str, Any]], tried: list[dict[str, Any]]) -> None:
     totals = {
         f"{kind}, {known} labels": summary(found, known, kind)
@@ -331,6 +347,7 @@ def write(found: list[dict[str, Any]], tried: list[dict[str, Any]]) -> None:
         "",
     ]
     (RESULTS / "forecasts.md").write_text("\n".join(text), encoding="utf-8")
+    write_page(totals)
     print("\n".join(text[:20]))
 
 

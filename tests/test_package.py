@@ -1,5 +1,6 @@
 """What is installed: the core brings neither torch nor Flower, and wheel and sdist work in a clean environment."""
 
+import ast
 import os
 import re
 import subprocess
@@ -20,10 +21,14 @@ def name_of(requirement):
     return re.match(r"[A-Za-z0-9._-]+", requirement)[0].lower().replace("_", "-")
 
 
-def core():
-    """Every package that an installation without extras brings, by what the installed packages say they need."""
+def core(*extras):
+    """Every package that an installation with these extras brings, by what the installed packages say they need."""
     requirements = pytest.importorskip("packaging.requirements", reason="packaging is not installed")
-    waiting = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["dependencies"]
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    waiting = [
+        *project["dependencies"],
+        *(each for extra in extras for each in project["optional-dependencies"][extra]),
+    ]
     found = set()
     while waiting:
         requirement = requirements.Requirement(waiting.pop())
@@ -40,6 +45,34 @@ def test_the_core_brings_neither_torch_nor_flower():
     assert {"numpy", "scikit-learn", "typer"} <= brought
     assert not brought & HEAVY
     assert len(brought) < 45
+
+
+def test_the_demo_needs_no_more_than_what_its_make_command_installs():
+    """Imports what the demo imports where every other package is not there, as in an environment of ``make demo``."""
+    extras = re.search(
+        r"'\.\[([a-z,]+)\]'|\"\.\[([a-z,]+)\]\"", (ROOT / "Makefile").read_text().split("DEMO_STAMP):")[1]
+    )
+    named = (extras[1] or extras[2]).split(",")
+    brought = core(*named) | {"tacit"}
+    absent = [module for module, owners in metadata.packages_distributions().items()
+              if not brought & {name_of(owner) for owner in owners}]  # fmt: skip
+    tree = ast.parse((ROOT / "src/tacit/cli/demo.py").read_text())
+    modules = sorted({each.module for each in ast.walk(tree) if isinstance(each, ast.ImportFrom) and each.module})
+    assert "tacit.runs.distill" in modules
+    assert "torch" in absent or "torch" not in metadata.packages_distributions()
+    program = (
+        "import importlib, sys\n"
+        f"absent = set({absent!r})\n"
+        "class Absent:\n"
+        "    def find_spec(self, name, path=None, target=None):\n"
+        "        if name.partition('.')[0] in absent:\n"
+        "            raise ModuleNotFoundError(f'No module named {name!r}', name=name)\n"
+        "sys.meta_path.insert(0, Absent())\n"
+        f"for name in {[*modules, 'tacit.methods.auto.method', 'tacit.report.charts', 'tacit.ui.service']!r}:\n"
+        "    importlib.import_module(name)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=300)
+    assert done.returncode == 0, done.stderr[-500:]
 
 
 def test_the_extras_that_the_doctor_knows_are_those_of_the_package():

@@ -29,6 +29,7 @@ def files(tmp_path, monkeypatch):
         "[accounts.research]\nepsilon = 1\ndelta = 0\n[accounts.research.unit]\ncolumn = 'who'\nrecords = 1\n"
         "[accounts.poor]\nepsilon = 0.5\ndelta = 0\n[accounts.poor.unit]\ncolumn = 'who'\nrecords = 1\n"
         "[accounts.records]\nepsilon = 5\ndelta = 0\n"
+        "[accounts.small]\nepsilon = 0.5\ndelta = 1e-5\n[accounts.small.unit]\ncolumn = 'who'\nrecords = 1\n"
     )
     assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
     return tmp_path
@@ -99,9 +100,20 @@ WRONG = {
     "an unknown account": (
         (*PAID, "reserch"),
         2,
-        "no account 'reserch'; it has research, poor, records; did you mean research",
+        "no account 'reserch'; it has research, poor, records, small; did you mean research",
     ),
     "an account that cannot pay": ((*PAID, "poor"), 1, "account 'poor' cannot pay: it would reach epsilon 1"),
+    "an account with a delta": ((*PAID, "small"), 1, "account 'small' cannot pay: it would reach epsilon 1 by pure"),
+    "an account with a delta, and Gaussian noise": (
+        (*PAID, "small", "--delta", "1e-6"),
+        1,
+        "account 'small' cannot pay: it would reach epsilon 0.8",
+    ),
+    "several iterations": ((*PAID, "small", "--iterations", "3"), 1, "account 'small' cannot pay"),
+    "an epsilon below 0": (("--epsilon", "-1"), 2, "epsilon must be above 0, got -1"),
+    "a delta above 1": (("--delta", "2"), 2, "delta must be in [0, 1), got 2"),
+    "an unknown trust model": (("--trust", "centrall"), 2, "did you mean 'central'"),
+    "an unknown adjacency": (("--adjacency", "addremove"), 2, "did you mean 'add-remove'"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' protects one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),
     "a ledger without an account": (("--ledger", "site.ledger"), 2, "name the account that pays with --account"),

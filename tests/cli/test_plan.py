@@ -1,6 +1,7 @@
 """``tacit plan`` with a public file: a table, bars, a chart in a file, and JSON."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -48,3 +49,11 @@ def test_some_labels_are_a_column_of_the_public_file(place, capsys):
         widths.append(central["high"] - central["low"])
     assert "60 labeled public samples" in found["basis"]
     assert widths[1] < widths[0]
+
+
+def test_one_record_and_one_query_are_forecast_and_counted_in_the_singular(capsys):
+    assert run("plan", "--records", 1, "--classes", 2, "--queries", 1, "--method", "rknn") == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "rknn (central)" not in said
+    assert "rknn (local)" not in said
+    assert not re.search(r"\b1 (queries|votes|records)\b|\(s\)", said)

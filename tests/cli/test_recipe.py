@@ -1,16 +1,22 @@
 """Recipes: written by looking at files, run, written back with every default, and gone on with after a kill."""
 
+import json
+import re
 import signal
 import tomllib
+from pathlib import Path
 
+import click
 import numpy as np
 import pytest
 
+import tacit
 import tacit.cli.distill
 from tacit.cli import main
 from tacit.cli.application import COMMANDS
 from tacit.cli.method_options import flags
 from tacit.cli.recipe import Recipe, read_recipe
+from tacit.core.options import describe
 from tacit.ledger import opened
 from tacit.methods.registry import METHODS
 from tests.cli.forked import ended, kill
@@ -76,7 +82,7 @@ def test_a_run_has_a_recipe_with_every_default_and_it_runs_again(files):
         name: 2 if name == "neighbors" else each.about.default
         for name, each in own.items()
         if each.about.default is not None
-    }
+    } | {"queries": json.loads((files / "first/run.json").read_text())["recipe"]["queries"]}
     assert run("run", "first/recipe.toml", "--out", "second") == 0
     assert (files / "second/recipe.toml").read_text() == (files / "first/recipe.toml").read_text().replace(
         "../first", "../second"
@@ -169,8 +175,43 @@ def test_help_shows_one_method(method, capsys, monkeypatch):
     assert "--epsilon" in said
 
 
-@pytest.mark.parametrize("name", [name for name in COMMANDS if name not in ("bench", "ledger", "federation")])
-def test_every_command_teaches_by_an_example(name, capsys, monkeypatch):
-    monkeypatch.setenv("COLUMNS", "200")
-    assert run(name, "--help") == 0
-    assert f"Example: tacit {name}" in capsys.readouterr().out
+def commands(command, path):
+    """The commands under a command, those of its groups among them, by what is typed."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        yield from commands(command.resolve_command(context, [name])[1], [*path, name])
+
+
+def test_every_command_teaches_by_an_example():
+    found = dict(each for name, entry in COMMANDS.items() for each in commands(entry.load(name), ["tacit", name]))
+    assert len(found) > 40
+    for typed, command in found.items():
+        assert f"Example: {typed}" in " ".join((command.help or "").split()), typed
+
+
+def test_every_run_folder_has_a_recipe_with_the_options_that_were_used(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    draws = np.random.default_rng(0)
+    samples, labels = draws.normal(size=(400, 3)), np.arange(400) % 2
+    for delta, method in ((0, "rknn"), ("1e-6", "auto")):
+        run = tacit.distill((samples, labels), samples[:150] + 0.5, 2.0, delta=delta, classes=[0, 1])
+        run.save(f"saved-{method}")
+        text = Path(f"saved-{method}/recipe.toml").read_text()
+        found = tomllib.loads(text)
+        assert found["method"] == method
+        assert (found["privacy"]["epsilon"], found["privacy"]["delta"]) == (2.0, float(delta))
+        options = {each.name for each in describe(METHODS[method].load_options()) if each.typed}
+        assert options <= {*found["options"], *re.findall(r"^# (\w+) =$", text, re.MULTILINE)}
+        if method == "rknn":
+            # The plan's number, not the default.
+            assert found["options"]["queries"] == run.recipe["queries"]
+        else:
+            assert "components = 3" in text
+            assert run.recipe["released"][0]["whitening"] == 0.0
+        # It lacks nothing but the files.
+        Path("again.toml").write_text(text.replace('# private = "records.csv"', 'private = "a.csv"')
+                                      .replace('# public = "samples.csv"', 'public = "b.csv"'))  # fmt: skip
+        assert read_recipe(Path("again.toml")).chosen == method

@@ -13,6 +13,8 @@ from tacit.cli.application import COMMANDS
 from tacit.cli.doctor import part_findings
 from tacit.cli.screen import flowing
 
+# Seconds of a processor for the help that lists all commands.
+HELP_SECONDS = 0.4
 TACIT = "from tacit.cli import main; main()"
 
 
@@ -29,13 +31,16 @@ def test_help_imports_nothing_that_it_does_not_show():
         "heavy = [each for each in ('numpy', 'scipy', 'sklearn', 'pydantic', 'torch', 'flwr') if each in sys.modules]\n"
         "print(heavy, used.ru_utime + used.ru_stime)"
     )
-    last = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
-    ).stdout.splitlines()[-1]
-    heavy, _, seconds = last.rpartition(" ")
-    assert heavy == "[]"
-    # 0.3 s of a processor where it was written; twice that says that something was imported after all.
-    assert float(seconds) < 0.8
+    used = []
+    # Other programs on the machine make a process use more of its processor: one undisturbed try of five is enough.
+    while len(used) < 5 and min(used, default=1.0) >= HELP_SECONDS:
+        last = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=True
+        ).stdout.splitlines()[-1]
+        heavy, _, seconds = last.rpartition(" ")
+        assert heavy == "[]"
+        used.append(float(seconds))
+    assert min(used) < HELP_SECONDS
 
 
 def test_no_command_waits_for_scikit_learn_to_say_its_first_word():

@@ -12,6 +12,7 @@ import pytest
 
 import tacit
 from tacit.cli import main
+from tests.cli.test_recipe import commands
 
 SECRET, LONG = "pemphigus", "x" * 300
 DRAW = np.random.default_rng(0)
@@ -124,6 +125,8 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--data-kind", "tabel"), "table"),
         ((*FILES, *CLASSES, *SPEND, "--text", "notes"), "notes"),
         ((*FILES, *CLASSES, *SPEND, "--queries", "0"), "queries must be"),
+        ((*FILES, *CLASSES, *SPEND, "--labels", "sof"), "did you mean 'soft'?"),
+        ((*FILES, *CLASSES, *SPEND, "--shares", "1,2"), "one number per iteration (1), got 2 numbers"),
         ((*FILES, *CLASSES, *SPEND, "--queries", "9999"), "queries must be between 1 and"),
         ((*FILES, *CLASSES, *SPEND, "--representation", "umpa"), "umap"),
         ((*FILES, *CLASSES, *SPEND, "--student", "forrest"), "forest"),
@@ -153,6 +156,9 @@ WRONG = {
         ((), "RUN"),
         (("nothing",), "no unfinished run here, there is no nothing.request"),
         (("run",), "run: exists already: its run is finished"),
+        ((".",), ".: exists already"),
+        (("/",), "/: exists already"),
+        (("..",), "..: exists already"),
         ((LONG,), "…"),
     ],
     "init": [
@@ -225,15 +231,63 @@ WRONG = {
         (("open", "new.ledger", "--policy", "no.toml"), "no.toml"),
         (("open", "new.ledger", "--policy", "broken.toml"), "broken.toml"),
         (("show", "no.ledger"), "no.ledger"),
+        (("show", "site.ledger", "reserch"), "must be one of research, got 'reserch'; did you mean 'research'?"),
         (("verify", "no.ledger"), "no.ledger"),
+        (("accept", "site.ledger"), "--reason"),
+        (("accept", "no.ledger", "--reason", "restored"), "there is no ledger at no.ledger"),
+        (("export", "no.ledger"), "there is no ledger at no.ledger"),
+        (("export", LONG, "--out", "e.jsonl"), "there is no ledger at xxx"),
+        (("export", "site.ledger", "--out", "out.csv"), "cannot write out.csv: it exists already"),
+        (("copy", "site.ledger"), "TARGET"),
+        (("copy", "no.ledger", "new.ledger"), "there is no ledger at no.ledger"),
+        (("copy", "site.ledger", "site.ledger"), "something is at site.ledger already"),
+        (("roles", "site.ledger"), "roles are for a ledger on a server"),
     ],
     "audit": [(("--epsilon", "nan"), "epsilon"), (("no-such-mechanism",), "no-such-mechanism")],
     "demo": [(("--epsilon", "0"), "epsilon must be above 0"), (("--out", "records.csv/run"), "cannot be written there"), (("--runs", "0"), "--runs")],  # noqa: E501
     "ui": [(("no-such-folder",), "no-such-folder: no such folder"), (("--prot", "1"), "--port"), (("--port", "much"), "--port")],  # noqa: E501
     "doctor": [(("--jsn",), "--json"), (("me",), "unexpected extra argument")],
-    "federation": [(("strat",), "No such command 'strat'")],
-    "bench": [(("no-such-bench",), "no-such-bench")],
+    "federation": [
+        (("strat",), "No such command 'strat'"),
+        (("demo", "--trust", "maskd"), "one of local, masked, shuffle, got 'maskd'; did you mean 'masked'?"),
+        (("demo", "--epsilon", "nan"), "epsilon must be a finite number, got nan"),
+        (("demo", "--folder", "folder"), "folder: exists already"),
+        (("check", "no.toml"), "no.toml: cannot be read (No such file or directory)"),
+        (("check", LONG), "File name too long"),
+        (("device",), "URL"),
+        (("approve", "no.toml"), "cannot read no.toml"),
+        (("node", "no.toml"), "cannot read no.toml"),
+        (("node", "broken.toml"), "broken.toml: not valid TOML"),
+        (("jobs", "no.toml"), "cannot read no.toml"),
+        (("fleet", "nothing"), "nothing: not a coordinator's folder; make one with `tacit federation init nothing`"),
+        (("cancel", "no.toml", "job"), "cannot read no.toml"),
+        (("init", "run"), "run: a run folder, which may be published: choose another folder"),
+        (("init", "hub", "--node", "north"), "--node needs --address and --authority"),
+        (("init", "hub", "--service", "shufler"), "--service needs --coordinator and --peers"),
+        (("coordinator", "nothing"), "nothing: not a coordinator's folder"),
+        (("shuffler", "no.toml"), "cannot read no.toml"),
+        (("curator", "no.toml"), "cannot read no.toml"),
+        (("status", "no.toml"), "no.toml: cannot be read"),
+        (("nodes", "lst"), "No such command 'lst'"),
+        (("nodes", "list", "nothing"), "nothing: not a coordinator's folder"),
+        (("nodes", "add", "nothing", "no.pub"), "nothing: not a coordinator's folder"),
+        (("nodes", "remove", "nothing", "north"), "nothing: not a coordinator's folder"),
+        (("nodes", "renew", "nothing"), "nothing: neither a coordinator's, a service's nor a node's folder"),
+        (("intake", "keys"), "NAME"),
+        (("intake", "keys", LONG), "cannot be made (File name too long)"),
+        (("intake", "open", "no.csv", "out", "--classes", "a,b", "--devices", "10", "--epsilon", "1"), "no.csv: no"),
+        (("intake", "worker", "no.toml", "--store", "s"), "no.toml: cannot be read"),
+        (("intake", "tokens", "no.toml", "secret", "--count", "0", "--out", "t"), "--count must be from 1 to"),
+        (("intake", "collect", "no.toml", "out", "--store", "s"), "'s' is not a kind of store"),
+        (("intake", "decode", "no.toml", "m", "--public", "p", "--out", "o"), "no.toml: cannot be read"),
+        (("intake", "status", "--store", "no.db"), "'no.db' is not a kind of store"),
+    ],
+    "bench": [(("no-such-bench",), "no-such-bench"), ((LONG,), "No such command")],
 }  # fmt: skip
+NOUNS = (
+    "files|rows|columns|records|classes|samples|queries|votes|holders|nodes|accounts|payments|predictions|questions|"
+    "labels|persons|rounds|iterations|entries|numbers|names|runs|teachers|features|components|neighbors|messages"
+)
 CASES = [pytest.param(name, typed, said, id=f"{name}-{place}") for name, rows in WRONG.items()
          for place, (typed, said) in enumerate(rows)]  # fmt: skip
 
@@ -257,7 +311,7 @@ def test_wrong_use_is_told_in_one_message(name, typed, said, made, monkeypatch, 
     assert LONG[:81] not in told.err + told.out
     # Classes that were declared may be named; cells may not.
     assert SECRET not in message or "none of the classes" in message
-    assert not re.search(r"\b1 (files|rows|columns|records|classes|samples)\b", message)
+    assert not re.search(rf"\b1 ({NOUNS})\b", message)
     assert sorted(Path().rglob("*")) == before
 
 
@@ -296,3 +350,8 @@ def test_every_command_is_in_the_table():
     from tacit.cli.application import COMMANDS
 
     assert set(WRONG) == set(COMMANDS)
+    # Each command of a group, and of its groups, by the words that call it.
+    for name in ("ledger", "federation"):
+        for typed, _ in commands(COMMANDS[name].load(name), [name]):
+            words = tuple(typed.split()[1:])
+            assert any(row[: len(words)] == words for row, _ in WRONG[name]), typed

@@ -9,6 +9,7 @@ import sys
 import tomllib
 import warnings
 from dataclasses import dataclass
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
@@ -127,6 +128,23 @@ def look_up(words: list[str]) -> None:
             assert not each.startswith("--") or each in script.read_text(encoding="utf-8"), (words, each)
     elif program == "tacit":
         _look_up_tacit(arguments)
+    elif program == "pip":
+        _look_up_packages(words)
+    elif program == "node":
+        script = ROOT / arguments[0]
+        assert script.is_file(), words
+        for each in arguments[1:]:
+            # What it is called with is a file here, or a word of its program.
+            assert (ROOT / each).exists() or f'"{each}"' in script.read_text(encoding="utf-8"), (words, each)
+    elif program in ("flwr", "flower-superlink", "flower-supernode"):
+        assert program in {each.name for each in entry_points(group="console_scripts")}, words
+
+
+def _look_up_packages(words: list[str]) -> None:
+    """Fail if an extra that is installed is none of the package's."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]["optional-dependencies"]
+    for named in re.findall(r"(?:tacit|\.)\[([\w,-]+)\]", " ".join(words)):
+        assert set(named.split(",")) <= set(extras), words
 
 
 def _look_up_tacit(arguments: list[str]) -> None:

@@ -56,7 +56,7 @@ def test_every_exception_is_met_on_a_page():
 def test_every_command_and_name_in_the_text_is_there(page):
     text = re.sub(r"```.*?```", "", (ROOT / page).read_text(encoding="utf-8"), flags=re.DOTALL)
     for code in CODE.findall(text):
-        if re.match(r"(tacit|make|python) [a-z-]", code) and code not in FORMATS:
+        if re.match(r"(tacit|make|python|pip|node|flwr|flower-superlink) [a-z-]", code) and code not in FORMATS:
             look_up([each for each in shlex.split(code.partition(" && ")[0]) if each != "..."])
         name = code.partition("(")[0]
         if page not in PAST and re.fullmatch(r"tacit(\.\w+)+", name) and name not in GROUPS:
@@ -125,3 +125,23 @@ def test_a_page_begins_with_the_reader_s_question(page):
     question = re.match(r"\*([^*]+)\*", text)
     assert question, f"{page} begins with a question in italics"
     assert "?" in question[1], page
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    ["pip install 'tacit[no-such-extra]'", "node clients/no-such.mjs",
+     "node clients/javascript/tacit-device.mjs no-such-word", "make no-such-target", "tacit no-such"],
+)  # fmt: skip
+def test_what_is_only_looked_up_is_there(wrong):
+    with pytest.raises(AssertionError):
+        look_up(shlex.split(wrong))
+
+
+def test_the_table_of_forecasts_is_complete_and_measured():
+    """Every row of the results, rounded; benchmarks/forecasts.py writes both."""
+    results = (DOCS / "results/forecasts.md").read_text().partition("| methods, labels known |")[2].partition("\n\n")[0]
+    page = (DOCS / "plan.md").read_text()
+    rows = [line.strip("| ").split(" | ") for line in results.splitlines()[2:]]
+    assert len(rows) >= 8
+    for name, _, _, covered, width, off in rows:
+        assert f"| {name} | {covered} | {float(width):.0f} | {float(off):.0f} |" in page, name

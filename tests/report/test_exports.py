@@ -59,6 +59,64 @@ def test_a_statement_is_what_its_schema_says(runs, name):
         check(said | {"guarantee": said["guarantee"] | {"epsilon": 1}}, "statement")
 
 
+def keys(required, **more):
+    """An object with these keys of text and those further ones, and no others."""
+    kinds = {name: {"type": "string", "minLength": 1} for name in required.split()} | more
+    return {"type": "object", "additionalProperties": False, "required": list(kinds), "properties": kinds}
+
+
+def one_of(*words):
+    return {"enum": list(words)}
+
+
+# The layout of the registry's entries in September 2026 (opendp/deployments-registry-data, deployments/mhusage.yaml),
+# with the words of its lists: its schema allows no other keys.
+REGISTRY = keys(
+    "url_slug",
+    deployment=keys(
+        "",
+        basic=keys(
+            "name description intended_use data_product_region",
+            data_curators={"type": "array", "minItems": 1, "items": keys("data_curator_name data_curator_type")},
+            data_product_type=one_of("Summary statistics", "Machine learning model", "Dataset", "Synthetic data"),
+            data_product_sector=one_of("Technology", "Healthcare", "Education", "Government"),
+            publication_date={"type": "string", "pattern": r"^\d{4}-\d{2}-\d{2}$"},
+        ),
+        dp_variant=keys(
+            "data_domain unprotected_quantities",
+            variant_name=one_of("Pure DP", "Approximate DP", "Zero-concentrated DP", "Renyi DP", "Custom"),
+        ),
+        privacy_loss=keys(
+            "privacy_unit privacy_unit_details privacy_parameters_details",
+            privacy_parameters={
+                "type": "object", "additionalProperties": False,
+                "properties": {name: {"type": "number"} for name in ("epsilon", "delta", "rho")},
+            },
+        ),
+        deployment_model=keys(
+            "model_name_details actors release_type_details access_type_details",
+            model_name=one_of("Local", "Central", "Shuffle", "Federated", "Varies"),
+            release_type=one_of("One release", "Many releases"),
+            data_source_type=one_of("Static", "Dynamic"),
+            access_type=one_of("Interactive", "Non-interactive"),
+        ),
+        implementation=keys(
+            "preprocessing_and_hyperparameter_tuning mechanisms composition post_processing justification"
+        ),
+        administrative=keys(
+            "sources",
+            status=one_of("Draft", "Pending", "Changes Required", "Approved"),
+            registry_authors={"type": "array", "minItems": 1, "items": {"type": "string"}},
+            tier=one_of(1, 2, 3),
+        ),
+    ),
+)  # fmt: skip
+
+
+def registered(entry):
+    jsonschema.Draft202012Validator(REGISTRY).validate(entry)
+
+
 def test_a_variant_without_privacy_has_a_statement_too(tmp_path):
     with pytest.warns(WeakPrivacyWarning):
         tacit.distill(
@@ -112,6 +170,16 @@ def test_an_entry_of_the_registry_has_its_layout(runs, name, variant, unit):
     assert ("delta" in loss["privacy_parameters"]) == (variant == "Approximate DP")
     assert entry["deployment"]["administrative"]["status"] == "Draft"
     assert json.loads(json.dumps(entry)) == entry
+    # What only a person knows; without it the registry refuses the entry, and names it.
+    with pytest.raises(jsonschema.ValidationError, match="publication_date"):
+        registered(entry)
+    basic = entry["deployment"]["basic"]
+    basic |= {"publication_date": "2026-11-01", "data_product_sector": "Healthcare"}
+    basic["data_curators"][0]["data_curator_type"] = "Nonprofit"
+    registered(entry)
+    for part, wrong in (("basic", {"data_product_sector": FILL_IN}), ("privacy_loss", {"unheard_of": "x"})):
+        with pytest.raises(jsonschema.ValidationError):
+            registered({**entry, "deployment": {**entry["deployment"], part: {**entry["deployment"][part], **wrong}}})
 
 
 def test_a_simulation_is_not_registered(runs):

@@ -1,5 +1,6 @@
 """The page of a run: all parts are there and visible, it asks nothing of any other place, and it shows no record."""
 
+import html
 import json
 import re
 import shutil
@@ -8,6 +9,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import tacit
@@ -15,7 +17,9 @@ from tacit.cli import main
 from tacit.core.account import Ceiling
 from tacit.core.errors import InvalidInput
 from tacit.ledger.sqlite import SqliteLedger
-from tacit.report.budget import read_book, running_totals
+from tacit.report.budget import read_book, require_payer, running_totals
+from tacit.report.card import statement
+from tacit.report.exports import nist_answers
 from tacit.report.measured import measure
 from tacit.report.page import _numbers, odds_bound, report_page
 from tacit.runs.folders import read_record
@@ -235,8 +239,14 @@ def test_the_budget_of_a_run_is_what_its_receipts_add_up_to(tmp_path):
     assert [place for place, _ in spent] == [1, 2]
     assert spent[-1][1] == pytest.approx(1)
     assert "This run spent ε = 1 at δ = 0, by pure composition, of account “clinic”." in text
-    assert f"1 {spent[0][1]:.6g} 2 {spent[1][1]:.6g}" in text
+    # With the ledger, when each was paid.
+    when = r"20\d\d-\d\d-\d\d \d\d:\d\d"
+    assert re.search(f"1 {spent[0][1]:.6g} {when} 2 {spent[1][1]:.6g} {when}", text)
     assert "ceiling 3" in text
+    other = SqliteLedger.create(tmp_path / "other.ledger", {"clinic": Ceiling(3)})
+    other.close()
+    with pytest.raises(InvalidInput, match="did not pay for this run"):
+        require_payer(read_book(tmp_path / "other.ledger"), record)
     assert "What is left now" in text
     assert "2 What is left" not in " ".join(Reader(report_page(record)).text)
 
@@ -271,3 +281,31 @@ def test_what_class_sums_released_is_not_called_labels_alone(tmp_path):
     page = report_page(read_record(run.save(tmp_path / "sums")))
     assert "Labels or probabilities alone were released" not in page
     assert "Sums with noise in them were released" in page or "These sums were released with noise" in page
+
+
+@pytest.mark.parametrize("delta", [0, "1e-6"])
+def test_the_default_on_a_table_shows_what_it_released_and_the_scale_of_its_noise(tmp_path, delta):
+    draws = np.random.default_rng(0)
+    samples = draws.normal(size=(900, 4))
+    data = {"kind": draws.choice(["a", "b"], size=900)} if delta == 0 else {}
+    table = pd.DataFrame({**{f"x{place}": samples[:, place] for place in range(4)}, **data})
+    labels = np.where(samples[:600, 0] > 0, "ill", "well")
+    run = tacit.distill((table[:600], labels), table[600:], 2.0, delta=delta, classes=["ill", "well"])
+    run.save(tmp_path / "run")
+    record = read_record(tmp_path / "run")
+    page = report_page(record)
+    released = record.written["recipe"]["released"]
+    assert [each["what"] for each in released] == (["sums"] if delta == 0 else ["sums", "a gradient"])
+    text = html.unescape(re.sub("<[^>]+>", " ", page))
+    for number, each in enumerate(released, start=1):
+        numbers = run.arrays[f"release_{number}"]
+        assert all(f" {value} " in text for value in numbers[0, :4].tolist())
+        assert f"The noise on each of them: {each['noise']}." in text
+    assert "not kept as a table" not in text
+    assert "as computed from noisy sums" in text
+    assert not re.search(r"noise_multiplier = \d+/\d+", text)
+    assert "less certain than 70%" in text
+    answers = nist_answers(statement(record))
+    assert f"sums by {released[0]['mechanism']}" in answers
+    assert f"Sensitivity of sums: {released[0]['sensitivity']}" in answers
+    assert "as in the payments" not in answers

@@ -9,16 +9,20 @@ import numpy as np
 import pytest
 import sklearn
 from sklearn.base import clone
+from sklearn.calibration import CalibratedClassifierCV
+from sklearn.ensemble import BaggingClassifier
 from sklearn.exceptions import DataConversionWarning, FitFailedWarning
 from sklearn.frozen import FrozenEstimator
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.multiclass import OneVsRestClassifier
 from sklearn.pipeline import Pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 from sklearn.utils import estimator_checks
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 import tacit
+from tacit.core.errors import InvalidInput
 from tacit.core.options import describe
 from tacit.core.samples import Named
 from tacit.methods.registry import METHODS
@@ -233,6 +237,16 @@ def test_cross_validation_is_refused_without_a_budget():
         cross_val_score(
             tacit.PrivateDistiller(), *DIGITS, cv=2, params={"public": PARTS.public_samples}, error_score="raise"
         )
+
+
+@pytest.mark.parametrize("kind", [CalibratedClassifierCV, BaggingClassifier, OneVsRestClassifier])
+def test_no_estimator_that_fits_many_times_spends_unnoticed(kind):
+    model = tacit.PrivateDistiller(epsilon=1, classes=range(10))
+    with (
+        sklearn.config_context(enable_metadata_routing=True),
+        pytest.raises(InvalidInput, match="every fit is paid for"),
+    ):
+        kind(model).fit(PARTS.private_samples, PARTS.private_labels, public=PARTS.public_samples)
 
 
 def test_cross_validation_pays_for_every_fit_and_says_so_first(tmp_path):

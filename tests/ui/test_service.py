@@ -181,8 +181,8 @@ def test_a_form_is_answered_or_says_what_is_wrong(client):
         assert f"<td>{name}</td>" in page
     for trust in ("central", "local", "shuffle"):
         assert f"<td>rknn</td><td>{trust}</td>" in page
-    for name in ("Auto", "Class_sums", "Noisy_sgd", "Private_knn"):
-        assert f"{name} (central): needs public samples for a forecast" in page
+    for name in ("auto", "class_sums", "noisy_sgd", "private_knn"):
+        assert f"Method {name} (central): needs public samples for a forecast" in page
     for name, wrong in (("records", "0"), ("records", "1.5"), ("epsilon", "nan"), ("purity", "2"), ("classes", "<b>")):
         page = client.get("/plan", params=given | {name: wrong}).text
         assert f"{name}: must be" in page
@@ -207,6 +207,16 @@ def test_a_forecast_rests_on_a_public_file_of_the_folder_and_on_no_other(client,
     assert "classes is 3" in client.get("/plan", params=given | {"label": "state", "classes": "3"}).text
     for wrong in ("../outside.csv", "runs/first/labels.csv", str(folder / "open.csv")):
         assert "this file no longer exists" in client.get("/plan", params=given | {"public": wrong}).text
+
+
+def test_a_file_that_a_recipe_names_as_private_is_not_offered_as_public(tmp_path):
+    for name in ("records.csv", "samples.csv"):
+        (tmp_path / name).write_text("a\n1\n")
+    assert list(look(tmp_path).tables) == ["records.csv", "samples.csv"]
+    (tmp_path / "first").mkdir()
+    (tmp_path / "first" / "recipe.toml").write_text('[data]\nprivate = "../records.csv"\npublic = "../samples.csv"\n')
+    (tmp_path / "broken.toml").write_text("[data")
+    assert list(look(tmp_path).tables) == ["samples.csv"]
 
 
 def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):

@@ -13,7 +13,7 @@ from functools import lru_cache
 
 from tacit.accounting.compose import total
 from tacit.accounting.rdp import checked_delta, rho_of
-from tacit.core import DiscreteGaussian, Gaussian, InvalidInput, Pure, Repeated, Rule, Subsampled
+from tacit.core import DiscreteGaussian, Gaussian, InvalidInput, Pure, Repeated, Rule, Spend, Subsampled
 from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, rounded_up
 
 __all__ = [
@@ -22,6 +22,8 @@ __all__ = [
     "gaussian_multiplier",
     "gaussian_sigma",
     "largest_pure_epsilon",
+    "least_gaussian",
+    "least_prices",
     "sampled_sigma",
     "screened_sigma",
 ]
@@ -30,6 +32,8 @@ __all__ = [
 # The relative distance to the target at which a search ends; each step runs the accountants once.
 _NEAR = 0.002
 _MOST_STEPS = 60
+# Mechanisms round their noise up, by less than this factor.
+_ROUNDING = Fraction(101, 100)
 
 
 def gaussian_delta(epsilon: float, sigma: float, sensitivity: float) -> float:
@@ -95,6 +99,33 @@ def gaussian_multiplier(epsilon: Number, delta: Number, repetitions: int = 1, ru
     if step > 1e-3:
         enough = bisect(holds, enough, 1 + step / 2, tolerance=1e-5)
     return rounded_up(least * enough, 9)
+
+
+def least_gaussian(epsilon: Fraction, delta: Fraction) -> Gaussian:
+    """The least that one release of continuous Gaussian noise within (ε, δ) can cost.
+
+    >>> round(float(least_gaussian(Fraction(1), Fraction(1, 10**5)).noise_multiplier), 2)
+    3.77
+    """
+    # By the exact formula, which imports no accountant; a multiplier that was checked with one is a little larger.
+    return Gaussian(rounded_up(gaussian_sigma(epsilon, delta) * float(_ROUNDING)))
+
+
+def least_prices(epsilon: Fraction, delta: Fraction) -> list[list[Spend]]:
+    """The least that one release of labels or counts within (ε, δ) can cost, by each mechanism that may be chosen.
+
+    An account that cannot pay one of these can pay no such release. Below a noise multiplier of 1 the discrete Gaussian
+    differs from the continuous one, so that a price of 1 stands for all of them.
+
+    >>> least_prices(Fraction(1), Fraction(0))
+    [[Pure(epsilon=Fraction(1, 1))]]
+    """
+    pure: list[Spend] = [Pure(epsilon)]
+    if delta == 0:
+        return [pure]
+    multiplier = max(Fraction(1), least_gaussian(epsilon, delta).noise_multiplier)
+    sigma = max(Fraction(1), discrete_gaussian_sigma(epsilon, delta, 1, False) * _ROUNDING)
+    return [[Gaussian(multiplier)], [DiscreteGaussian(sigma, 1, False)], pure]
 
 
 @lru_cache(maxsize=256)

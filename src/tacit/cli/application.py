@@ -6,7 +6,6 @@ A command is imported when it is called: the help that lists all commands import
 from __future__ import annotations
 
 import errno
-import re
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,23 +22,10 @@ from typer.main import get_command, get_group
 
 from tacit.cli.screen import flowing, printed_warnings, transliterate
 from tacit.core import InvalidInput, TacitError
+from tacit.core.errors import shortened
 from tacit.version import __version__
 
-__all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main", "shortened"]
-
-
-# The most characters of a user's text in a message.
-_LONGEST = 80
-
-
-def shortened(message: str) -> str:
-    """The message with every overlong word, such as a name that was typed, cut in its middle.
-
-    >>> shortened("no such file: " + 200 * "x")[14:].count("x")
-    79
-    """
-    half = _LONGEST // 2
-    return re.sub(rf"\S{{{_LONGEST + 1},}}", lambda word: f"{word[0][: half - 1]}…{word[0][-half:]}", message)
+__all__ = ["COMMANDS", "CommandEntry", "app", "lazy_group", "main"]
 
 
 @contextmanager

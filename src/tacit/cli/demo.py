@@ -153,4 +153,9 @@ def bench_command(context: typer.Context) -> None:
         sys.path.append(str(BENCHMARKS))
     # They import most of what there is.
     console.print("[dim]the experiments of this checkout[/dim]")
-    importlib.import_module("experiments.commands").app(context.args, prog_name="tacit bench")
+    # Its errors are printed here, like those of every command.
+    code = importlib.import_module("experiments.commands").app(
+        context.args, prog_name="tacit bench", standalone_mode=False
+    )
+    if code:
+        raise typer.Exit(code)

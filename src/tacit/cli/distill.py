@@ -21,9 +21,11 @@ from tacit.cli.method_options import flags, read_options, renamed_flags, with_op
 from tacit.cli.recipe import Recipe, absolute, from_fields, read_recipe, recipe_text
 from tacit.cli.request import RunRequest, requested, require_place, unfinished
 from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
-from tacit.core import InvalidInput, Unit, listed
+from tacit.core import InvalidInput, listed
+from tacit.core.guarantee import read_terms
 from tacit.core.places import LedgerUrl
 from tacit.methods.registry import AUTO, METHODS, automatic, method_named
+from tacit.runs.recipe_file import auto_lines, used_options
 
 if TYPE_CHECKING:
     from tacit.runs.run import Run
@@ -127,9 +129,10 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
         # How much is spent is the user's decision, so the command line has no default for it.
         raise InvalidInput(f"--method {chosen} needs --epsilon, the budget of this run; 1 is a good start")
     _require_holders(recipe)
-    protected = None if recipe.unit is None else Unit.person(recipe.unit, recipe.per_person)
     # Before a file is read: a run that cannot pay is refused at once.
-    require_account(chosen, ledger, account, protected or Unit(), recipe.adjacency, recipe.epsilon, resuming=_left(out))
+    read_terms(recipe.epsilon, recipe.slack, recipe.adjacency, recipe.trust)
+    settings = read_options(chosen, recipe.options, {})
+    require_account(recipe, settings, resuming=_left(out))
     if recipe.public_label is not None and chosen != "fedmd":
         raise InvalidInput(f"--public-label is an option of --method fedmd, not of {chosen}")
     mixed = bool(recipe.text or recipe.category or recipe.data_kind in ("mixed", "text"))
@@ -146,8 +149,8 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
         )  # fmt: skip
     else:
         inputs = read_source(recipe.private, recipe.public, recipe.label, recipe.unit, recipe.classes)
-    more = {} if recipe.public_label is None else {"public_labels": inputs.public.labels}
-    settings = read_options(chosen, recipe.options, more)
+    if recipe.public_label is not None:
+        settings = read_options(chosen, recipe.options, {"public_labels": inputs.public.labels})
     if chosen == "privatekt":
         settings = _bounded(settings)
     common = {
@@ -156,7 +159,8 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
         "holders": _holders(inputs.persons, recipe),
         "persons": None if recipe.unit is None else inputs.persons,
         "engine": engine,
-        "unit": protected, "adjacency": recipe.adjacency, "trust": recipe.trust, "ledger": ledger, "account": account,
+        "unit": None if recipe.unit is None else recipe.protected, "adjacency": recipe.adjacency,
+        "trust": recipe.trust, "ledger": ledger, "account": account,
         "seed": recipe.seed, "data_kind": recipe.data_kind, "text": list(recipe.text) or None,
         "categories": list(recipe.category),
     }  # fmt: skip
@@ -243,18 +247,26 @@ def _run(
         watched.stage("writing")
         # What was paid for is on disk before anything is printed.
         models = recipe.save_holder_models
-        text = recipe_text(_with_defaults(written, finished), written.out, _HEAD)
+        text = recipe_text(_with_defaults(written, finished), written.out, _HEAD, asked=auto_lines(finished.recipe))
         write_run(finished, _drawn(finished, public), out, holder_models=models, recipe=text)
         request.done()
         _tell(finished, ledger, paying, models)
 
 
 def _with_defaults(recipe: Recipe, finished: Run) -> Recipe:
-    """The recipe with the defaults that the method and the public samples determine."""
+    """The recipe with the method that was chosen, and every option with the value that was used."""
     said = finished.recipe
-    delta = float(method_named(recipe.chosen).delta) if recipe.delta is None else recipe.delta
+    chosen = str(said["method"])
+    used = {each.flag or each.name: value for each, value in used_options(said) if value is not None}
+    own = flags(method_named(chosen).load_options())
+    kept = {name: used[name] for name in own if name in used and isinstance(used[name], bool | int | float | str)}
     return replace(
-        recipe, delta=delta, trust=recipe.trust or str(said["trust"]), data_kind=recipe.data_kind or said["data_kind"]
+        recipe,
+        method=chosen,
+        options={**{name: value for name, value in recipe.options.items() if name in own}, **kept},
+        delta=float(recipe.slack),
+        trust=recipe.trust or str(said["trust"]),
+        data_kind=recipe.data_kind or said["data_kind"],
     )
 
 

@@ -183,12 +183,13 @@ def _state() -> PartFinding:
 
 def _ledger(place: str) -> PartFinding:
     from tacit.core import TacitError
+    from tacit.core.errors import plural
     from tacit.core.places import ledger_place
     from tacit.ledger import inspected
 
     try:
         with inspected(place) as book:
-            doubt, said = book.stale_reason(), f"{book.name} answers, with {len(book.accounts())} accounts"
+            doubt, said = book.stale_reason(), f"{book.name} answers, with {plural(len(book.accounts()), 'account')}"
     except TacitError as error:
         return PartFinding("ledger", "service", "wrong", str(error)[:300])
     if doubt is not None:

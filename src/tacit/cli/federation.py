@@ -93,6 +93,8 @@ Give every node hub/authority.pem, and keep hub/authority.key to yourself.
 At a node: tacit federation init here --node north --address hub.example.org:9092 --authority authority.pem. Send
 here/north.pub to the coordinator, who admits the node with tacit federation nodes add. The private key stays.
 
+Example: tacit federation init hub --host hub.example.org
+
 At a shuffler or a curator: tacit federation init mixing --service shuffler --host mix.example.org --coordinator
 coordinator.id --peers peers.toml. It creates its own certificate authority, whose certificate goes to the nodes.""")
 )

@@ -12,6 +12,7 @@ from rich.text import Text
 
 from tacit.cli.screen import console
 from tacit.core import InvalidInput, TacitError
+from tacit.core.errors import plural
 
 __all__ = ["CheckFinding", "check_command", "check_findings"]
 
@@ -114,7 +115,7 @@ def _node(file: Path) -> Iterator[CheckFinding]:
             found = read_peers(peers)
             if identity is not None and found.get(settings.name) != SigningIdentity.read(identity).public:
                 raise InvalidInput(f"{peers}: has no identity for {settings.name}, or not this node's own")
-            return f"knows {len(found)} nodes"
+            return f"knows {plural(len(found), 'node')}"
 
         yield _tried("peers", known)
     if settings.link is None:
@@ -164,7 +165,7 @@ def _job(file: Path) -> Iterator[CheckFinding]:
         yield _tried("nodes", listed)
     peers, identity = job.peers, job.identity
     if peers is not None:
-        yield _tried("peers", lambda: f"knows {len(read_peers(Path(peers)))} nodes")
+        yield _tried("peers", lambda: f"knows {plural(len(read_peers(Path(peers))), 'node')}")
     if identity is not None:
         yield _secret(
             "identity", Path(identity), lambda: f"signs as {SigningIdentity.read(identity).public.hex()[:16]}…"
@@ -187,7 +188,9 @@ def _service(file: Path) -> Iterator[CheckFinding]:
     except InvalidInput as error:
         yield CheckFinding("service file", "wrong", str(error))
         return
-    yield CheckFinding("service file", "fine", f"listens at {config.host}:{config.port} for {len(config.nodes)} nodes")
+    yield CheckFinding(
+        "service file", "fine", f"listens at {config.host}:{config.port} for {plural(len(config.nodes), 'node')}"
+    )
     for what, secret in (("key", config.key), ("sealing key", config.sealing)):
         if secret is not None:
             yield _secret(what, secret)

@@ -94,11 +94,15 @@ def federation_demo_command(
     coordinator labels 500 public digits from their answers. Messages are encrypted for the coordinator and reach it
     through the shuffler only, which permutes them and can read none. During the round one node is killed: the round
     continues with the other three. Everything is cleaned up at the end.
-    """
-    from tacit.core import InvalidInput
 
+    Example: tacit federation demo --trust masked
+    """
+    from tacit.core import InvalidInput, positive
+    from tacit.core.errors import not_one_of
+
+    positive(epsilon, "epsilon")
     if trust not in _MECHANISMS:
-        raise InvalidInput(f"trust must be one of {', '.join(_MECHANISMS)}, got {trust!r}")
+        raise not_one_of("trust", _MECHANISMS, trust)
     if folder is not None and folder.exists():
         raise InvalidInput(f"{folder}: exists already; choose another folder")
     # Flower takes a while to be imported.

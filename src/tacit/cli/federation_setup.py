@@ -16,7 +16,8 @@ from rich.text import Text
 
 from tacit.cli.federation_watch import running
 from tacit.cli.screen import console, flowing, show_rows
-from tacit.core import InvalidInput
+from tacit.core import InvalidInput, listed
+from tacit.core.files import is_there
 
 __all__ = ["approve", "listening_address", "new_coordinator", "new_node", "new_service", "nodes_app"]
 
@@ -153,6 +154,9 @@ def _identify(folder: Path, name: str) -> None:
 
 
 def _make(folder: Path) -> None:
+    if is_there(folder / "run.json"):
+        # What is in a run folder may be published, and keys may not.
+        raise InvalidInput(f"{listed([str(folder)])}: a run folder, which may be published: choose another folder")
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -171,7 +175,10 @@ FOLDER = typer.Argument(..., help="The coordinator's folder.", show_default=Fals
 
 
 @nodes_app.command(
-    "list", help=flowing("Show which nodes are admitted or removed, and how long the certificates are valid.")
+    "list",
+    help=flowing("""Show which nodes are admitted or removed, and how long the certificates are valid.
+
+Example: tacit federation nodes list hub"""),
 )
 def list_nodes(folder: Path = FOLDER) -> None:
     """Show which nodes are admitted."""
@@ -239,7 +246,9 @@ first the authority's own, which all nodes then need a copy of before the old on
 
 In a node's folder: a new key, whose .pub file goes to the coordinator. The old key is kept beside it.
 
-With --key, at the coordinator: replace a node's old key by its new one.""")
+With --key, at the coordinator: replace a node's old key by its new one.
+
+Example: tacit federation nodes renew hub --key north.pub""")
 )
 def renew(
     folder: Path = typer.Argument(..., help="A coordinator's, a service's or a node's folder.", show_default=False),

@@ -14,12 +14,13 @@ from numpy.typing import NDArray
 from rich.text import Text
 
 from tacit.cli.screen import console, show_data, show_plan
-from tacit.core import InvalidInput, Unit, listed, nearest
-from tacit.core.places import LedgerUrl
+from tacit.core import InvalidInput, listed, nearest
 from tacit.methods.registry import method_named
 
 if TYPE_CHECKING:
+    from tacit.cli.recipe import Recipe
     from tacit.cli.request import RunRequest
+    from tacit.core.options import Options
     from tacit.datasets.frame import Frame
     from tacit.datasets.image_files import ImageFiles
     from tacit.datasets.table import Table
@@ -163,18 +164,11 @@ class _Enough(Exception):
     """Raised when the plan is made and the account can pay: here a real run would make its first payment."""
 
 
-def require_account(
-    method: str,
-    ledger: Path | LedgerUrl | None,
-    account: str | None,
-    unit: Unit,
-    adjacency: str,
-    epsilon: float | None,
-    resuming: bool,
-) -> None:
+def require_account(recipe: Recipe, settings: Options, resuming: bool) -> None:
     """Refuse an account that is missing, protects a different unit or cannot pay, where one account pays for all."""
-    if method_named(method).holders_pay:
+    if method_named(recipe.chosen).holders_pay:
         return
+    ledger, account = recipe.ledger, recipe.account
     if ledger is None and account is not None:
         raise InvalidInput("an account needs a ledger: give it with --ledger")
     if ledger is not None and account is None:
@@ -184,6 +178,9 @@ def require_account(
     if isinstance(ledger, Path) and not ledger.is_file():
         hint = "open it with 'tacit ledger open'"
         raise InvalidInput(f"{listed([str(ledger)])}: no such ledger; {hint}")
+    # Accountants take a while to import: show at once that the command is running.
+    with suppress(OSError):
+        console.print(Text(f"checking account {listed([account])}", style="dim"), soft_wrap=True)
     from tacit.ledger import opened
     from tacit.runs.payment import look_ahead
 
@@ -192,7 +189,8 @@ def require_account(
     if account not in known:
         meant = f"; did you mean {listed([close])}?" if (close := nearest(account, known)) else ""
         raise InvalidInput(f"{ledger}: no account {listed([account])!r}; it has {listed(known)}{meant}")
-    look_ahead(ledger, account, unit, adjacency, None if resuming else epsilon)
+    epsilon = None if resuming else recipe.epsilon
+    look_ahead(ledger, account, recipe.protected, recipe.adjacency, epsilon, recipe.slack, settings, recipe.trust)
 
 
 def rehearse(

@@ -7,22 +7,22 @@ them. Paths in a recipe are relative to the recipe's own folder.
 from __future__ import annotations
 
 import dataclasses
-import json
 import os
 import re
 import textwrap
 import tomllib
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.method_options import flag_value, flags
-from tacit.core import InvalidInput, listed, nearest
+from tacit.core import InvalidInput, Number, Unit, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, Method, automatic, method_named
+from tacit.runs.recipe_file import toml_value
 
 __all__ = ["SECTIONS", "Recipe", "absolute", "from_fields", "read_recipe", "recipe_text"]
 
@@ -177,6 +177,16 @@ class Recipe:
         """The method that runs; ``auto`` becomes ``rknn`` if one of its options is given."""
         return method_named(automatic(self.options) if self.method == AUTO else self.method).name
 
+    @property
+    def slack(self) -> Number:
+        """The δ of the run, by default that of the method."""
+        return method_named(self.chosen).delta if self.delta is None else self.delta
+
+    @property
+    def protected(self) -> Unit:
+        """Whom the guarantee protects."""
+        return Unit() if self.unit is None else Unit.person(self.unit, self.per_person)
+
     @classmethod
     def settings(cls) -> dict[str, dataclasses.Field[Any]]:
         """Every field but the method's options, by its name."""
@@ -269,10 +279,13 @@ def absolute(recipe: Recipe, home: Path) -> Recipe:
     return dataclasses.replace(recipe, **moved)
 
 
-def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] | None = None) -> str:
+def recipe_text(
+    recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] | None = None, asked: Sequence[str] = ()
+) -> str:
     """The recipe as commented TOML: all settings, defaults, and keys that could be set, for its method.
 
-    Paths are written relative to ``home``, where the file will be. ``notes`` are comments on a key.
+    Paths are written relative to ``home``, where the file will be. ``notes`` are comments on a key, and ``asked`` on
+    the options.
     """
     lines, notes, method = [f"# {line}" for line in head.splitlines()], notes or {}, recipe.chosen
     for section, about in SECTIONS.items():
@@ -281,7 +294,7 @@ def recipe_text(recipe: Recipe, home: Path, head: str, notes: Mapping[str, str] 
             continue
         if section:
             title = about or f"Options of the method {method}."
-            lines += ["", f"[{section}]", f"# {title}"]
+            lines += ["", f"[{section}]", f"# {title}", *(asked if section == _OPTIONS else ())]
         lines += body
     return "\n".join(lines) + "\n"
 
@@ -300,7 +313,7 @@ def _setting_lines(recipe: Recipe, section: str, home: Path, notes: Mapping[str,
         elif name == "classes" and value is not None:
             value = [part.strip() for part in value.split(",")]
         lines += ["", *_comment(about["help"]), *(_comment(notes[name]) if name in notes else ())]
-        lines.append(f"# {name} = {about['example']}" if value is None else f"{name} = {_toml(value)}")
+        lines.append(f"# {name} = {about['example']}" if value is None else f"{name} = {toml_value(value)}")
     return lines
 
 
@@ -309,22 +322,12 @@ def _option_lines(recipe: Recipe) -> list[str]:
     for name, flag in flags(method_named(recipe.chosen).load_options()).items():
         value = recipe.options.get(name, flag.about.default)
         lines += ["", *_comment(flag.about.help)]
-        lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
+        lines.append(f"# {name} =" if value is None else f"{name} = {toml_value(value)}")
     return lines
 
 
 def _comment(text: str) -> list[str]:
     return [f"# {line}" for line in textwrap.wrap(text, _WIDTH)]
-
-
-def _toml(value: Any) -> str:  # noqa: ANN401
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    return json.dumps(str(value), ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def _require_key(where: str, key: str, section: str) -> None:

@@ -81,7 +81,7 @@ def report_command(
     if label is not None and test is None:
         raise InvalidInput("--label names a column of --test: give --test, too")
     console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
-    from tacit.report.budget import read_book
+    from tacit.report.budget import read_book, require_payer
     from tacit.report.card import statement as stated
     from tacit.report.exports import nist_answers, registry_entry
     from tacit.report.page import report_page
@@ -96,6 +96,8 @@ def report_command(
         files.append((registry, _as_json(registry_entry(said))))
     measured = None if test is None else _measured(record, test, label)
     book = None if ledger is None else read_book(ledger)
+    if book is not None:
+        require_payer(book, record)
     _write([(page, report_page(record, measured, book)), *files])
 
 

@@ -268,9 +268,11 @@ def unfinished(out: Path) -> Mapping[str, Any]:
         ...
     tacit.core.errors.InvalidInput: no-such-run: no unfinished run here, there is no no-such-run.request
     """
-    file, shown = out.with_name(f"{out.name}.request"), listed([str(out)])
+    shown = listed([str(out)])
+    # Also . and /, beside which no file of that name could be.
     if os.path.lexists(out):
         raise InvalidInput(f"{shown}: exists already: its run is finished, or it is another file; see 'tacit show'")
+    file = out.with_name(f"{out.name}.request")
     try:
         content = _content(file.read_bytes())
     except FileNotFoundError:

@@ -13,6 +13,7 @@ from rich.text import Text
 
 from tacit.cli.screen import console, show_claim, visible
 from tacit.core import InvalidInput, listed, nearest, warn_user
+from tacit.core.errors import plural
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -85,7 +86,7 @@ def predict_command(
     chances = _chances(finished, samples) if probabilities else None
     simulation = bool(record.claim.simulation)
     write_columns(out, label_columns(found, chances, finished.classes, simulation, row="row"))
-    console.print(Text.assemble(("written", "bold"), f"    {out}: {len(found)} predictions"), soft_wrap=True)
+    console.print(Text.assemble(("written", "bold"), f"    {out}: {plural(len(found), 'prediction')}"), soft_wrap=True)
     if truth is not None:
         right = sum(str(one) == str(other) for one, other in zip(found.tolist(), truth.tolist(), strict=True))
         console.print(f"{right / len(found):.1%} right; computed from the file without noise, for you only")

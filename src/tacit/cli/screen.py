@@ -19,7 +19,6 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.markup import escape
 from rich.panel import Panel
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -124,6 +123,8 @@ def show_claim(claim: Any) -> None:  # noqa: ANN401
 @contextmanager
 def counting(records: int | None, what: str) -> Iterator[Callable[[int], None]]:
     """A progress bar over records, whose number may be unknown; it disappears when the work is done."""
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
     columns = (SpinnerColumn(), TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with Progress(*columns, console=console, transient=True) as progress:
         task = progress.add_task(what, total=records)

@@ -12,7 +12,8 @@ from enum import StrEnum
 from fractions import Fraction
 from typing import Any, Protocol
 
-from tacit.core.guarantee import Adjacency, Unit, decimal
+from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import Adjacency, Unit, decimal, named
 from tacit.core.rational import Number, positive, probability
 from tacit.core.spend import Spend
 
@@ -65,9 +66,11 @@ class Ceiling:
     ) -> None:
         object.__setattr__(self, "epsilon", positive(epsilon, "epsilon"))
         object.__setattr__(self, "delta", probability(delta, "delta"))
-        object.__setattr__(self, "rule", Rule(rule))
+        if not isinstance(unit, Unit):
+            raise InvalidInput(f"unit must be a tacit.Unit, such as Unit.person('patient', 3), got {unit!r}")
+        object.__setattr__(self, "rule", named(Rule, rule, "rule"))
         object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "adjacency", Adjacency(adjacency))
+        object.__setattr__(self, "adjacency", named(Adjacency, adjacency, "adjacency"))
 
     def __str__(self) -> str:
         return (

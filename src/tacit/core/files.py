@@ -8,6 +8,7 @@ container, could have the same one.
 
 from __future__ import annotations
 
+import errno
 import glob
 import os
 import secrets
@@ -16,7 +17,27 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["locked", "new_file", "sync_folder", "try_lock", "write_file"]
+__all__ = ["is_there", "locked", "new_file", "sync_folder", "try_lock", "write_file"]
+
+
+# What the system says of a name that no file can have.
+_NO_NAME = (errno.ENAMETOOLONG, errno.EINVAL, errno.EILSEQ, errno.ELOOP)
+
+
+def is_there(path: str | Path) -> bool:
+    """Whether something exists at a path; False for a name that no file can have, where ``Path.exists`` raises.
+
+    >>> is_there("x" * 300), is_there(".")
+    (False, True)
+    """
+    try:
+        return Path(path).exists()
+    except OSError as error:
+        if error.errno in _NO_NAME:
+            return False
+        raise
+    except ValueError:  # a zero character
+        return False
 
 
 @contextmanager

@@ -10,11 +10,18 @@ import math
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from fractions import Fraction
-from typing import Any
+from typing import Any, TypeVar
 
-from tacit.core.rational import whole
+from tacit.core.errors import not_one_of
+from tacit.core.rational import Number, positive, probability, whole
 
-__all__ = ["ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "weakness"]
+__all__ = [
+    "ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "named",
+    "read_terms", "weakness",
+]  # fmt: skip
+
+
+Named = TypeVar("Named", bound=StrEnum)
 
 
 class Adjacency(StrEnum):
@@ -31,6 +38,30 @@ class Trust(StrEnum):
     LOCAL = "local"
     SHUFFLE = "shuffle"
     MASKED = "masked"
+
+
+def read_terms(epsilon: Number | None, delta: Number, adjacency: str, trust: str | None) -> dict[str, Any]:
+    """The user's ε, δ, adjacency and trust model, checked.
+
+    >>> read_terms(1, 0, "replace-one", "centrall")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: trust must be one of central, local, shuffle, masked, got 'centrall'; did you mean \
+'central'?
+    """
+    return {
+        "epsilon": None if epsilon is None else positive(epsilon, "epsilon"),
+        "delta": probability(delta, "delta"),
+        "adjacency": named(Adjacency, adjacency, "adjacency"),
+        "trust": None if trust is None else named(Trust, trust, "trust"),
+    }
+
+
+def named(kind: type[Named], name: str, what: str) -> Named:
+    """The member of this name, or an error that suggests the nearest."""
+    if name not in tuple(kind):
+        raise not_one_of(what, kind, name)
+    return kind(name)
 
 
 TRUST_IN_WORDS = {

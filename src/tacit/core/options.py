@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
 
-from tacit.core.errors import InvalidInput, nearest
+from tacit.core.errors import InvalidInput, nearest, not_one_of
 from tacit.core.rational import whole
 
 __all__ = [
@@ -152,7 +152,7 @@ def check(options: Options) -> None:
         if _is_group(each.default) and not isinstance(value, type(each.default)):
             raise InvalidInput(f"{each.name} must be a {type(each.default).__name__}, got {type(value).__name__}")
         if each.choices and not (isinstance(value, str | None) and value in allowed):
-            raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
+            raise not_one_of(each.name, each.choices, value)
         if value is None or (each.least is None and each.most is None):
             continue
         if isinstance(each.least, int):

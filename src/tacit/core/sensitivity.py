@@ -33,6 +33,19 @@ class Sensitivity:
     linf: float = math.inf
     row_range: float = math.inf
 
+    @property
+    def in_words(self) -> str:
+        """The finite distances, for a statement.
+
+        >>> Sensitivity(l1=2, l2_squared=2).in_words
+        'at most 2 in L1 norm, 1.41 in L2 norm'
+        """
+        named = (("in L1 norm", self.l1), ("in L2 norm", self.l2_squared**0.5), ("in one cell", self.linf),
+                 ("in the range of all rows", self.row_range))  # fmt: skip
+        told = [f"{size:.6g} {where}" if size >= 100 else f"{size:.3g} {where}" for where, size in named
+                if math.isfinite(size)]  # fmt: skip
+        return f"at most {', '.join(told)}" if told else ""
+
     def within(self, allowed: Sensitivity) -> bool:
         """Whether a statistic of this sensitivity is covered by a mechanism whose maximum is ``allowed``.
 

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, Self
 
 from tacit.core import Adjacency, InvalidInput, LedgerError, Receipt, Spend, Unit, spend_from_json
 from tacit.core.account import Balance, Ceiling, Change, Limits, Paid, Rule, Total
+from tacit.core.errors import not_one_of
 from tacit.ledger.account import Standing
 from tacit.ledger.entries import Entry, EntryKind, payment, receipt_of, release, replayed, text
 
@@ -186,7 +187,7 @@ class LedgerBase(ABC):
     def _standing(self, account: str) -> Standing:
         standing = self._account(account)
         if standing is None:
-            raise InvalidInput(f"account must be one of {', '.join(self._names()) or 'none'}, got {account!r}")
+            raise not_one_of("account", self._names() or ["none"], account)
         return standing
 
     def _paid_with(self, receipt: Receipt) -> Entry:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tacit.core import InvalidInput
+from tacit.core.files import is_there
 from tacit.core.places import Place, ledger_place
 
 if TYPE_CHECKING:
@@ -52,7 +53,7 @@ def occupied(place: Place) -> bool:
     False
     """
     where = ledger_place(place)
-    if isinstance(where, Path) and not where.exists():
+    if isinstance(where, Path) and not is_there(where):
         return False
     with connected(where) as store:
         return not store.vacant()

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Self
 
 from tacit.core import Ceiling, DamagedLedger, LedgerError, spend_from_json
-from tacit.core.files import write_file
+from tacit.core.files import is_there, write_file
 from tacit.ledger import sqlite_store
 from tacit.ledger import store as rows
 from tacit.ledger.account import Standing
@@ -55,7 +55,7 @@ class SqliteLedger(StoredLedger):
         Refused where a used ledger is missing.
         """
         accounts = named_accounts(policy)
-        if not Path(path).is_dir() and not occupied(Path(path)):
+        if not (is_there(path) and Path(path).is_dir()) and not occupied(Path(path)):
             Heads(None if heads is None else Path(heads)).require_unused(str(path))
         make_file(Path(path), lambda store: rows.fill(store, accounts))
         return cls(path, heads)
@@ -67,7 +67,7 @@ class SqliteLedger(StoredLedger):
 
 def make_file(path: Path, fill: Callable[[Store], None]) -> None:
     """Write a new ledger, which ``fill`` fills in a transaction; a failure leaves nothing behind."""
-    if path.is_file():
+    if is_there(path) and path.is_file():
         with sqlite_store.explained(path, "Nothing was created."), closing(sqlite_store.connect_sqlite(path)) as store:
             if store.vacant():
                 store.execute("PRAGMA journal_mode = WAL")
@@ -87,7 +87,7 @@ def make_file(path: Path, fill: Callable[[Store], None]) -> None:
     try:
         write_file(path, content, private=True, replace=False)
     except OSError as error:
-        if path.is_file():
+        if is_there(path) and path.is_file():
             raise LedgerError(f"{path} exists. Apply a policy to it with `tacit ledger open`.") from None
         raise LedgerError(f"cannot create the ledger {path}: {error.strerror}. Nothing was written.") from error
 

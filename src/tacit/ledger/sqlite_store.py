@@ -11,7 +11,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from tacit.core import DamagedLedger, InvalidInput, LedgerError
+from tacit.core import DamagedLedger, InvalidInput, LedgerError, listed
+from tacit.core.files import is_there
 from tacit.ledger import store
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry
 
@@ -197,9 +198,10 @@ class SqliteStore:
 
 def connect_sqlite(path: Path) -> SqliteStore:
     """A connection to an existing file, whose commits return only after they are on disk."""
-    if not path.exists():
+    if not is_there(path):
+        shown = listed([str(path)])
         raise InvalidInput(
-            f"there is no ledger at {path}. Its operator creates one with `tacit ledger open {path} --policy FILE`."
+            f"there is no ledger at {shown}. Its operator creates one with `tacit ledger open {shown} --policy FILE`."
         )
     connection = sqlite3.connect(
         f"{path.absolute().as_uri()}?mode=rw",

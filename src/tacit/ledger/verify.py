@@ -21,12 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from tacit.core import Ceiling, DamagedLedger, InvalidInput, LedgerError, spend_from_json
-from tacit.core.files import new_file
+from tacit.core.files import is_there, new_file
 from tacit.core.places import Place
 from tacit.ledger import store as rows
 from tacit.ledger.account import Standing, equal_states
 from tacit.ledger.entries import LEDGER_FORMAT, ORIGIN, Entry, EntryKind, canonical, entry_digest, payload_digest
-from tacit.ledger.places import opened_store
+from tacit.ledger.places import connected, opened_store
 from tacit.ledger.store import Store
 
 __all__ = ["Problem", "acceptances", "entries", "export_to", "lines", "problems", "verify"]
@@ -111,8 +111,11 @@ def _line(entry: Entry) -> str:
 def export_to(place: Place, out: Path) -> tuple[int, str]:
     """Write the lines to a new file, completely or not at all; returns their number and the last digest."""
     count, digest = 0, ORIGIN
+    # A ledger that is not there is told before the file that would have been written.
+    with connected(place, "Nothing was exported."):
+        pass
     try:
-        if out.exists():
+        if is_there(out):
             what = "it is a folder" if out.is_dir() else "it exists already"
             raise InvalidInput(f"cannot write {out}: {what}; choose a new name")
         with new_file(out, private=True) as file:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Number, Reals, positive
+from tacit.core.errors import plural
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 
 __all__ = [
@@ -262,7 +263,7 @@ def expected_label_accuracy(
     if classes < 2:
         raise InvalidInput(f"classes must be at least 2, got {classes}")
     if neighbors > queries:
-        raise InvalidInput(f"neighbors must be at most the {queries} queries, got {neighbors}")
+        raise InvalidInput(f"neighbors must be at most the {plural(queries, 'query', 'queries')}, got {neighbors}")
     if not 0 < purity <= 1:
         raise InvalidInput(f"purity must be in (0, 1], got {purity}")
     budget = positive(epsilon, "epsilon")
@@ -276,11 +277,12 @@ def expected_label_accuracy(
         queries_right=right,
         samples_right=right * purity,
         in_words=(
-            f"At epsilon = {float(budget):g} expect at least {at_least(right)} of the {queries} queries, and "
-            f"{at_least(right * purity)} of the public samples, to get the right label. This assumes that every query "
-            f"receives the same {votes:.0f} of the {records} records' {neighbors} vote(s) each, that at least "
-            f"{purity:.0%} of them, and of the samples near the query, have one label, and, as the worst case, "
-            "that all other votes go to a single rival. One vote of the whole data set, permute-and-flip, "
+            f"At epsilon = {float(budget):g} expect at least {at_least(right)} of the "
+            f"{plural(queries, 'query', 'queries')}, and {at_least(right * purity)} of the public "
+            "samples, to get the right label. This assumes that every query "
+            f"receives the same {votes:.0f} of the {plural(neighbors, 'vote')} each of {plural(records, 'record')}, "
+            f"that at least {purity:.0%} of them, and of the samples near the query, have one label, and, as the worst "
+            "case, that all other votes go to a single rival. One vote of the whole data set, permute-and-flip, "
             "replace-one adjacency."
         ),
     )

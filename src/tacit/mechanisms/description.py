@@ -226,13 +226,14 @@ class Described:
 
 
 def noise_in_words(mechanism: Any) -> dict[str, str]:  # noqa: ANN401
-    """What a run records about the noise on its released counts; empty if there are none.
+    """What a run records about the noise on its released counts, and the sensitivity that it was made for.
 
     >>> noise_in_words(object())
     {}
     """
-    law = getattr(mechanism, "noise_law", None)
-    return {} if law is None else {"noise": law.in_words}
+    law, most = getattr(mechanism, "noise_law", None), getattr(mechanism, "max_sensitivity", None)
+    noise = {} if law is None else {"noise": law.in_words}
+    return noise | ({"sensitivity": most.in_words} if most is not None and most.in_words else {})
 
 
 def require_quorum(participants: int, quorum: int) -> None:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import least_total, total
-from tacit.core import Balance, Guarantee, Rule, Spend, decimal, spend_to_json
+from tacit.core import Balance, Guarantee, InvalidInput, Rule, Spend, decimal, spend_to_json
 from tacit.core.places import Place, ledger_place
 from tacit.ledger import inspected
 from tacit.ledger.entries import Payment
@@ -24,7 +24,16 @@ from tacit.report.html import Markup, cards, document, pair, table
 from tacit.runs.folders import Record
 from tacit.runs.payment import by_account
 
-__all__ = ["Book", "account_rows", "ledger_page", "ledger_statement", "read_book", "running_totals", "spent_section"]
+__all__ = [
+    "Book",
+    "account_rows",
+    "ledger_page",
+    "ledger_statement",
+    "read_book",
+    "require_payer",
+    "running_totals",
+    "spent_section",
+]
 
 # Composition takes a while, and a chart with more steps shows nothing more.
 _MOST_STEPS, _MOST_ACCOUNTS = 12, 40
@@ -64,6 +73,15 @@ def read_book(place: Place) -> Book:
         )  # fmt: skip
 
 
+def require_payer(book: Book, record: Record) -> None:
+    """Refuse a ledger that paid nothing of a run; where every holder has a ledger, one of them is enough."""
+    for account, receipts in by_account(record.receipts).items():
+        paid = {each.receipt.request for each in book.payments.get(account, ())}
+        if not paid.isdisjoint(each.request for each in receipts):
+            return
+    raise InvalidInput(f"{book.name}: did not pay for this run; give the ledger that did")
+
+
 def running_totals(spends: Sequence[Spend], delta: Fraction, planned: bool) -> list[tuple[int, float]]:
     """The total spent after some numbers of payments: at most twelve, including the last.
 
@@ -101,7 +119,10 @@ def spent_section(record: Record, book: Book | None) -> str:
     claim = claims[most]
     running = running_totals([each.spend for each in paid[most]], claim.delta, planned=True)
     ceiling = None if book is None or most not in book.balances else float(book.balances[most].ceiling.epsilon)
-    rows = [(place, f"{spent:.6g}") for place, spent in running]
+    dates = {} if book is None else {each.receipt.request: each.at for each in book.payments.get(most, ())}
+    days = [dates.get(each.request, "")[:16].replace("T", " ") for each in paid[most]]
+    rows = [(place, f"{spent:.6g}", days[place - 1]) if any(days) else (place, f"{spent:.6g}")
+            for place, spent in running]  # fmt: skip
     whom = f"account “{most}”" + ("" if len(paid) == 1 else f", which paid most of {len(paid)}")
     spent = f"ε = {decimal(claim.epsilon)} at δ = {decimal(claim.delta)}, by {claim.accountant}"
     shown = f"<p>This run spent {escape(spent)}, of {escape(whom)}.</p>"
@@ -109,7 +130,7 @@ def spent_section(record: Record, book: Book | None) -> str:
     if len(running) > 1 or ceiling is not None:
         shown += pair(
             svg.steps([spent for _, spent in running], ceiling, "payments", "ε spent"),
-            table(("after payment", "ε spent"), rows),
+            table(("after payment", "ε spent", *(("paid at (UTC)",) if any(days) else ())), rows),
             "Total spent by this run after each payment.",
         )
     others = ""

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tacit.core import Guarantee
+from tacit.report.html import short
 from tacit.runs.folders import Record
 
 __all__ = ["code_span", "label_counts", "model_card", "plain_text", "statement", "summary_lines"]
@@ -162,7 +163,9 @@ def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, .
         + f". Classes: {', '.join(map(code_span, said['labels']))}.\n",
         _example(said, kind, file, trusted),
         "## How it was made\n",
-        _table(("choice", "value"), [(name, _short(value)) for name, value in recipe.items() if name != "options"]),
+        _table(
+            ("choice", "value"), [(name, _short(short(value))) for name, value in recipe.items() if name != "options"]
+        ),
         _measured(said["metrics"]),
         f"Made with {', '.join(f'{name} {version}' for name, version in said['versions'].items())}.\n",
     ]
@@ -193,7 +196,7 @@ def _numbers(claim: dict[str, Any]) -> str:
 
 
 def _measured(metrics: dict[str, Any]) -> str:
-    numbers = [(name, _short(value)) for name, value in metrics.items() if isinstance(value, int | float | list)]
+    numbers = [(name, _short(short(value))) for name, value in metrics.items() if isinstance(value, int | float | list)]
     return _table(("measured", "value"), numbers) if numbers else ""
 
 

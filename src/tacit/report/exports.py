@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.core import InvalidInput, TacitError
+from tacit.core.errors import plural
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
 from tacit.methods.noisy_sgd.torch_hidden import OPACUS_NOISE
 from tacit.report.card import NOT_COVERED, model_card, plain_text, statement
@@ -25,7 +26,10 @@ from tacit.students.registry import TYPES
 __all__ = ["FILL_IN", "log_to_mlflow", "nist_answers", "registry_entry"]
 
 FILL_IN = "To be filled in"
-_CENTRAL = (Trust.CENTRAL, Trust.MASKED)  # the registry has no word for sums under masks
+# The registry's words; it has none for sums under masks.
+_MODELS = {
+    Trust.CENTRAL: "Central", Trust.MASKED: "Central", Trust.LOCAL: "Local", Trust.SHUFFLE: "Shuffle",
+}  # fmt: skip
 _SAMPLING = (
     "Noise is drawn by exact integer samplers from the operating system's cryptographic generator; floating point "
     "filters and never decides, so that no low-order bit of a number depends on a record."
@@ -59,15 +63,14 @@ def nist_answers(said: dict[str, Any]) -> str:
             ("What is the unit of privacy, and which data sets are neighbors?",
              f"{claim['unit']['in_words']}; {claim['adjacency']} adjacency."),
             ("How are several releases composed?",
-             f"The payments of this run, {len(said['payments'])} in number, are composed by {claim['accountant']}. "
+             f"What this run paid, {_payments(said)}, is composed by {claim['accountant']}. "
              "What else is released about the same records adds to it; a ledger with a ceiling per account keeps "
              "count."),
             ("Is access interactive or not?", "Not interactive: labels of public samples and a student are released."),
         ]),
         ("The algorithm", [
             ("Which mechanisms are used, and what do they release?",
-             f"Method {said['method']}, mechanism {recipe.get('mechanism', 'as in the payments')}. "
-             f"{recipe.get('why', '')}".strip()),
+             f"Method {said['method']}: {_mechanisms(said)}. {recipe.get('why', '')}".strip()),
             ("What are the scale of the noise and the sensitivity?", _spends(said)),
             ("What was computed outside the budget?",
              "Nothing from the records but what the caveats below name. Choices were made from public figures: the "
@@ -117,7 +120,8 @@ def nist_answers(said: dict[str, Any]) -> str:
 def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
     """A draft for the public registry of differential privacy deployments, in the layout of its entries.
 
-    JSON is YAML, in which the registry keeps its entries.
+    JSON is YAML, in which the registry keeps its entries. It allows no other keys, so those whose value is a date or a
+    word of a list that only a person knows are left out: publication_date, data_product_sector, data_curator_type.
     """
     claim, recipe = _claim(said), said["recipe"]
     pure = claim["delta"] == "0"
@@ -128,7 +132,7 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
         "deployment": {
             "basic": {
                 "name": FILL_IN,
-                "data_curators": [{"data_curator_name": FILL_IN, "data_curator_type": FILL_IN}],
+                "data_curators": [{"data_curator_name": FILL_IN}],
                 "description": (
                     f"A classifier ({said['student']['kind']}) and the labels of {said['public_samples']} public "
                     f"samples, distilled from private records by the method {said['method']} of Tacit."
@@ -136,8 +140,6 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "intended_use": FILL_IN,
                 "data_product_type": "Machine learning model",
                 "data_product_region": FILL_IN,
-                "data_product_sector": FILL_IN,
-                "publication_date": FILL_IN,
             },
             "dp_variant": {
                 "variant_name": "Pure DP" if pure else "Approximate DP",
@@ -152,14 +154,12 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "privacy_parameters_details": f"Proven by {claim['accountant']} from the receipts of this run.",
             },
             "deployment_model": {
-                "model_name": "Central" if claim["trust"] in _CENTRAL else claim["trust"].capitalize(),
-                "model_name_details": f"Trust model {claim['trust']}.",
-                "trust_assumptions": TRUST_IN_WORDS[Trust(claim["trust"])] + ".",
+                "model_name": _MODELS[Trust(claim["trust"])],
+                "model_name_details": f"Trust model {claim['trust']}: {TRUST_IN_WORDS[Trust(claim['trust'])]}.",
                 "actors": FILL_IN,
                 "release_type": "One release",
                 "release_type_details": "This run alone; what else is released about the same records adds to it.",
                 "data_source_type": "Static",
-                "data_source_type_details": FILL_IN,
                 "access_type": "Non-interactive",
                 "access_type_details": "Labels and a student are files; nobody asks the records again.",
             },
@@ -167,15 +167,13 @@ def registry_entry(said: dict[str, Any]) -> dict[str, Any]:
                 "preprocessing_and_hyperparameter_tuning": (
                     "Representation, encoding and all choices come from public samples. " + "; ".join(claim["caveats"])
                 ).strip(),
-                "mechanisms": f"{recipe.get('mechanism', said['method'])}. {_spends(said)} {_sampling(claim)}",
-                "composition": f"{claim['accountant']} over {len(said['payments'])} payments. {_PAID_FIRST}",
+                "mechanisms": f"{_mechanisms(said)}. {_spends(said)} {_sampling(claim)} Made with {_versions(said)}.",
+                "composition": f"{claim['accountant']} over {_payments(said)}. {_PAID_FIRST}",
                 "post_processing": "Reading labels from answers, propagation to public samples, training the student.",
-                "justification": str(recipe.get("why", FILL_IN)),
-                "utility": _metrics(said),
-                "additional_information": f"Made with {_versions(said)}.",
+                "justification": f"{_sentence(str(recipe.get('why', FILL_IN)))} {_metrics(said)}",
             },
             "administrative": {
-                "evidence_sources": {},
+                "sources": FILL_IN,
                 "status": "Draft",
                 "registry_authors": [FILL_IN],
                 "tier": 3,
@@ -204,8 +202,31 @@ def _spends(said: dict[str, Any]) -> str:
         told = ", ".join(f"{name} {value}" for name, value in each["spend"].items())
         kinds[f"{each['purpose']} ({told})"] = kinds.get(f"{each['purpose']} ({told})", 0) + 1
     shown = [f"{count} × {what}" if count > 1 else what for what, count in list(kinds.items())[:10]]
-    noise = said["recipe"].get("noise")
-    return "Payments: " + "; ".join(shown) + "." + (f" Noise on each released number: {noise}." if noise else "")
+    recipe = said["recipe"]
+    laws = [f"Noise on each released number{where}: {each['noise']}." for where, each in _each_release(recipe)
+            if "noise" in each]  # fmt: skip
+    moves = [f"Sensitivity{where}: {each['sensitivity']}." for where, each in _each_release(recipe)
+             if "sensitivity" in each]  # fmt: skip
+    return " ".join(["Payments: " + "; ".join(shown) + ".", *dict.fromkeys(laws), *dict.fromkeys(moves)])
+
+
+def _each_release(recipe: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
+    """What is recorded about the noise of each release: of the default's questions, or of a method's one kind."""
+    released = recipe.get("released")
+    return [(f" of {each['what']}", each) for each in released] if released else [("", recipe)]
+
+
+def _mechanisms(said: dict[str, Any]) -> str:
+    recipe = said["recipe"]
+    named = [f"{each['what']} by {each.get('mechanism')}" for each in recipe.get("released") or ()]
+    if named:
+        return "; then ".join(dict.fromkeys(named))
+    purposes = dict.fromkeys(f"{each['purpose']} by {each['spend']['kind']} noise" for each in said["payments"])
+    return f"mechanism {recipe['mechanism']}" if "mechanism" in recipe else "; ".join(list(purposes)[:10])
+
+
+def _payments(said: dict[str, Any]) -> str:
+    return plural(len(said["payments"]), "payment")
 
 
 def _metrics(said: dict[str, Any]) -> str:

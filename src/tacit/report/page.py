@@ -9,12 +9,14 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core.errors import plural
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
 from tacit.report import svg
 from tacit.report.budget import Book, spent_section
@@ -31,12 +33,13 @@ PRIORS = (0.001, 0.01, 0.1, 0.5)
 _MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 30, 60, 12
 PICTURE = "queries.png"
 WOULD = "None of this holds here: it is what the same run would have with system randomness."
-_DOUBT = 0.5
+_DOUBT, _DOUBT_OF_TWO = 0.5, 0.7  # the likelier of two is never below one half
 # Explanations of the recipe's keys.
 _ABOUT = {
     "method": "the method that asks for labels",
     "trust": "the trust model: who may see what",
     "chosen": "what the default chose, from public data",
+    "asked": "the ε and δ that were asked for",
     "kind": "the kind of data that the plan is for",
     "plan": "what is asked, and why",
     "budgets": "ε of each question",
@@ -44,6 +47,8 @@ _ABOUT = {
     "mechanism": "the mechanism that adds noise",
     "why": "the reason for the mechanism",
     "noise": "the law of the noise on each released number",
+    "sensitivity": "how far one unit can change what is released, before noise",
+    "released": "each release, and the law of its noise",
     "queries": "number of queries, each about a group of public samples",
     "rounds": "the queries of each round",
     "neighbors": "number of nearest neighbors: queries of a record, or with Private k-NN records of a query",
@@ -88,7 +93,7 @@ def report_page(record: Record, measured: Measured | None = None, book: Book | N
         ("budget", "The budget", spent_section(record, book)),
         ("chosen", "What was chosen, and why", _chosen(said["recipe"])),
         ("labels", "The labels", _labels(said)),
-        ("certainty", "How certain the labels are", _certainty(arrays)),
+        ("certainty", "How certain the labels are", _certainty(arrays, str(said["recipe"].get("chosen", "")))),
         ("test", "How right the student is", "" if measured is None else _tested(measured)),
         ("queries", "What was asked", _queries(record, arrays)),
         ("released", "What was released, with its noise", _released(said, arrays)),
@@ -211,12 +216,13 @@ def _labels(said: dict[str, Any]) -> str:
     )  # fmt: skip
 
 
-def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
+def _certainty(arrays: dict[str, NDArray[Any]], chosen: str) -> str:
     probabilities, several = arrays.get("probabilities"), arrays["labels"].ndim == 2
-    counted = "counts" in arrays or "votes" in arrays
+    counted = "counts" in arrays or "votes" in arrays or "votes" in chosen
+    doubt = _DOUBT if arrays["classes"].size > 2 and not several else _DOUBT_OF_TWO
     if probabilities is not None:
         sure = np.maximum(probabilities, 1 - probabilities).ravel() if several else probabilities.max(axis=1)
-        how = "as read from noisy counts"
+        how = "as read from noisy counts" if counted else "as computed from noisy sums"
     elif "certainty" in arrays:
         sure = arrays["certainty"]
         how = "as the student predicts it, which may be confident of a wrong label that it learned" + (
@@ -233,13 +239,14 @@ def _certainty(arrays: dict[str, NDArray[Any]]) -> str:
     found, _ = np.histogram(sure, edges)
     bins = [(f"{low:.0%} to {low + 0.1:.0%}", int(count)) for low, count in zip(edges[:-1], found, strict=True)]
     what = "label decisions" if several else "public samples"
-    doubtful = int((sure < _DOUBT).sum())
+    doubtful, limit = int((sure < doubt).sum()), "one half" if doubt == _DOUBT else f"{doubt:.0%}"
     return (
         f"<p>{len(sure):,} {what} by the probability of what was decided, {how}. {doubtful:,} "
-        f"{'is' if doubtful == 1 else 'are'} less certain than one half.</p>"
+        f"{'is' if doubtful == 1 else 'are'} less certain than {limit}.</p>"
         + pair(
-            svg.columns(bins, "probability of the label", what, marked=5), table(("probability", what), bins),
-            "Doubtful ones, less certain than one half, are orange.",
+            svg.columns(bins, "probability of the label", what, marked=round(10 * doubt)),
+            table(("probability", what), bins),
+            f"Doubtful ones, less certain than {limit}, are orange.",
         )
     )  # fmt: skip
 
@@ -289,7 +296,8 @@ def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
     heads, rows = [name for name, _ in columns], list(zip(*(values for _, values in columns), strict=True))[:_MOST_ROWS]
     left = "" if len(named) <= _MOST_ROWS else f"<p>{len(named) - _MOST_ROWS} more are in arrays.npz.</p>"
     return (
-        f"<p>{len(named)} queries, each a group of public samples that look alike, and the label each got.</p>"
+        f"<p>{plural(len(named), 'query', 'queries')}, each a group of public samples that look alike, and the label "
+        "each got.</p>"
         + shown + table(heads, rows) + left
     )  # fmt: skip
 
@@ -303,42 +311,65 @@ def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
 
 
 def _numbers(recipe: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
-    """The released noisy tables."""
-    name = next((each for each in ("counts", "votes", "sums") if each in arrays and arrays[each].ndim == 2), None)
-    if name is None:
-        # The default chooses between them, and releases counts of votes where a method of votes alone has labels.
-        chosen = str(recipe.get("chosen") or "")
-        votes = "votes" in chosen
-        sums = "sums" in chosen or recipe.get("method") in ("class_sums", "noisy_sgd")
-        if "noise_multiplier" in recipe:
-            return (
-                "<p>A model whose training had noise in every step was released; no counts or sums left the gate.</p>"
-            )
-        if votes or sums:
-            what = " and ".join(["counts of votes"] * votes + ["sums"] * sums).capitalize()
-            return (
-                f"<p>{what} with noise in them were released, which the student and the labels are made of; the "
-                "payments below give the scale of their noise. They are not kept as a table.</p>"
-            )
-        return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
-    numbers = arrays[name]
-    classes = [str(each) for each in arrays["classes"]]
-    heads, aside = (("query", *classes), range(len(numbers))) if name != "sums" else (
-        ("class", *(f"component {place + 1}" for place in range(numbers.shape[1]))), classes)  # fmt: skip
+    """The released noisy tables, each with the law and scale of its noise."""
+    kept: Sequence[str] = [name for name in ("counts", "votes", "sums") if name in arrays][:1]
+    tables: list[tuple[str, Any, Any]] = [(name, name, recipe.get("noise")) for name in kept]
+    # The default asks several questions, and records what each of them released.
+    for number, each in enumerate(recipe.get("released") or (), start=1):
+        tables.append((f"release_{number}", each.get("what"), each.get("noise")))
+    shown = [_table(str(what), noise, arrays[name], arrays["classes"]) for name, what, noise in tables
+             if name in arrays and arrays[name].ndim == 2]  # fmt: skip
+    if shown:
+        return "".join(shown)
+    if "noise_multiplier" in recipe:
+        return "<p>A model whose training had noise in every step was released; no counts or sums left the gate.</p>"
+    # Gradients, which are sums over the records, are not kept; nor were the default's tables in earlier versions.
+    chosen = str(recipe.get("chosen") or "")
+    sums = "sums" in chosen or recipe.get("method") in ("class_sums", "noisy_sgd")
+    if sums or "votes" in chosen:
+        what = " and ".join(["counts of votes"] * ("votes" in chosen) + ["sums"] * sums).capitalize()
+        law = f"the noise on each number is {short(noise)}" if (noise := recipe.get("noise")) else (
+            "the payments below give the scale of their noise")  # fmt: skip
+        return (
+            f"<p>{what} with noise in them were released, which the student and the labels are made of; {escape(law)}. "
+            "They are not kept as a table.</p>"
+        )
+    return "<p>Labels or probabilities alone were released; no counts left the gate.</p>"
+
+
+def _table(what: str, noise: Any, numbers: NDArray[Any], classes: NDArray[Any]) -> str:  # noqa: ANN401
+    names = [str(each) for each in classes]
+    heads, aside = (("query", *names), [str(each) for each in range(len(numbers))])
+    if numbers.shape[1] != len(names) or what == "sums":
+        heads = ("class", *(f"component {place + 1}" for place in range(numbers.shape[1])))
+        aside = names if len(names) == len(numbers) else aside
     wide = min(_MOST_COLUMNS, numbers.shape[1])
     rows = [(aside[place], *map(str, row[:wide])) for place, row in enumerate(numbers[:_MOST_ROWS].tolist())]
     cut = numbers.shape[1] > wide or len(numbers) > _MOST_ROWS
     part = f" A part of {len(numbers)} × {numbers.shape[1]}; all are in arrays.npz." if cut else ""
-    noise = recipe.get("noise")
     law = f"The noise on each of them: {short(noise)}." if noise else "The spends below give the scale of their noise."
+    named = {"a gradient": "numbers of a gradient"}.get(what, what)
     return (
-        f"<p>These {name} were released with noise, so some are below 0 or too large; the true ones are in no file. "
-        f"{escape(law)}{part}</p>" + table(heads[: wide + 1], rows)
+        f"<p>These {escape(named)} were released with noise, so some are below 0 or too large; the true ones are in no "
+        f"file. {escape(law)}{part}</p>" + table(heads[: wide + 1], rows)
     )
 
 
 def _spend(spend: dict[str, Any]) -> str:
-    return f"{spend.get('kind')}: " + ", ".join(f"{name} = {value}" for name, value in spend.items() if name != "kind")
+    told = (f"{name} = {_amount(value)}" for name, value in spend.items() if name != "kind")
+    return f"{spend.get('kind')}: " + ", ".join(told)
+
+
+def _amount(value: Any) -> str:  # noqa: ANN401
+    """A parameter of a spend, whose exact fraction is in run.json.
+
+    >>> _amount("844936623/200000000"), _amount(3)
+    ('4.22468', '3')
+    """
+    if isinstance(value, dict):
+        return f"({_spend(value)})"
+    fraction = isinstance(value, str) and value.count("/") == 1
+    return f"{float(Fraction(value)):.6g}" if fraction else str(value)
 
 
 def _measured(metrics: dict[str, Any]) -> str:

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from tacit.accounting.compose import least_total
 from tacit.core import Exchange, InvalidInput, Ledger, Number, Receipt, Release, warn_user
-from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta
+from tacit.core.guarantee import ONE_PLACE, Adjacency, Trust, Unit, large_delta, read_terms
 from tacit.core.options import Options, to_recipe
 from tacit.core.places import LedgerUrl
 from tacit.encoders.kinds import Recognized
@@ -107,6 +107,9 @@ def distill(
     data, control = _grouped(Data, "data", data, options), _grouped(RunControl, "control", control, options)
     chosen, settings = chosen_method(method, options)
     delta, observer = chosen.delta if delta is None else delta, control.observer or Observer()
+    read_terms(epsilon, delta, adjacency, trust)
+    if unit is not None and not isinstance(unit, Unit):
+        raise InvalidInput(f"unit must be a tacit.Unit, such as tacit.Unit.person('patient', 3), got {unit!r}")
     if control.checkpoint is not None and ledger is None and seed is None and exchange is None:
         raise InvalidInput("a run that can be resumed needs a ledger file, or its payments would be lost")
     source = None
@@ -123,7 +126,7 @@ def distill(
         _require_nothing_here(private, data.persons, ledger, account, data.test, seed)
     elif ledger is not None and account is not None and not chosen.holders_pay and kept.fresh:
         protected = unit or (Unit() if data.persons is None else Unit.person("person", 1))
-        look_ahead(ledger, account, protected, adjacency, epsilon)
+        look_ahead(ledger, account, protected, adjacency, epsilon, delta, settings, trust)
     terms = Terms(
         epsilon, delta, classes, _named_unit(unit, data.persons), adjacency, trust, kept.request or uuid.uuid4().hex,
         seed, getattr(settings, "max_labels", None) is not None, observer,
@@ -221,6 +224,8 @@ def _finished(
     recipe = {
         "method": method,
         "trust": str(job.trust),
+        # What was asked for; what was spent may be a little less.
+        "asked": {"delta": float(task.delta)} | ({} if task.epsilon is None else {"epsilon": float(task.epsilon)}),
         **job.recipe,
         **outcome.recipe,
         "public_samples": len(task.public),

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic
 
-from tacit.core import NoResponse, Release, no_response, restored
+from tacit.core import InvalidInput, NoResponse, Release, no_response, restored
 from tacit.core.codec import decode, encode
 from tacit.core.protocols import Answer, Ask, Coordinator, Exchange, Result, State
 from tacit.federation.coordinator import Journal, RoundAnswers
@@ -61,6 +61,17 @@ class RunControl:
     request: str | None = None
     checkpoint: str | Path | None = None
     observer: Observer | None = None
+
+    def __post_init__(self) -> None:
+        kinds: dict[str, tuple[Any, str]] = {
+            "request": (str, "a text"),
+            "checkpoint": ((str, Path), "a folder"),
+            "observer": (Observer, "a tacit.Observer"),
+        }
+        for name, (kind, what) in kinds.items():
+            given = getattr(self, name)
+            if given is not None and not isinstance(given, kind):
+                raise InvalidInput(f"{name} must be {what}, got {given!r}")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -37,6 +37,9 @@ __all__ = ["PrivateDistiller"]
 # Metadata of ``fit`` that pipelines and searches pass on by default: no fit works without it.
 PASSED_ON = {"public": True, "persons": True, "holders": True}
 _TAKEN = ("fit", "predict", "predict_proba", "score")
+# Callers in scikit-learn that fit an estimator once: every other one is a search, a cross-validation or an ensemble.
+_ONCE = ("sklearn.pipeline", "sklearn.base", "sklearn.utils", "sklearn._config", "sklearn.compose", "sklearn.frozen",
+         "sklearn.ensemble._voting", "sklearn.ensemble._base")  # fmt: skip
 SCORED = "its scores and its choice come from held-out records without noise and are not covered by any guarantee"
 
 
@@ -172,6 +175,22 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             del self.feature_names_in_
         return self
 
+    def set_params(self, **params: Any) -> Self:  # noqa: ANN401
+        """Set parameters; an unknown name is refused, and the nearest suggested.
+
+        >>> PrivateDistiller().set_params(neighbours=2)
+        Traceback (most recent call last):
+            ...
+        tacit.core.errors.InvalidInput: PrivateDistiller has no parameter 'neighbours'; did you mean 'neighbors'?
+        """
+        known = self.get_params(deep=False)
+        for name in params:
+            if name.partition("__")[0] not in known:
+                meant = f"; did you mean {close!r}?" if (close := nearest(name, known)) else ""
+                raise InvalidInput(f"PrivateDistiller has no parameter {name!r}{meant}")
+        super().set_params(**params)
+        return self
+
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         """One class per sample, or a row of zeros and ones for multi-label data."""
         found: NDArray[Any] = np.asarray(self._student(X, "predict"))
@@ -204,8 +223,8 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             return
         if self.ledger is None:
             raise InvalidInput(
-                "cross-validation and searches fit many times on the same records, and every fit is paid for: give "
-                "ledger and account, whose ceiling ends it, or seed for a simulation"
+                "cross-validation, searches, calibration and ensembles fit many times on the same records, and every "
+                "fit is paid for: give ledger and account, whose ceiling ends it, or seed for a simulation"
             )
         price = None if self.epsilon is None else positive(self.epsilon, "epsilon")
         each = "its part" if price is None else f"epsilon = {decimal(price)}"
@@ -277,8 +296,8 @@ def _classes_of(y: ArrayLike) -> Any:  # noqa: ANN401
 
 
 def _searching() -> bool:
-    """Whether scikit-learn's model selection is the caller, in this process or in its worker."""
-    return any(True for _ in _selecting())
+    """Whether an estimator of scikit-learn that fits others, often many times, is the caller; also in its worker."""
+    return any(not str(frame.f_globals["__name__"]).startswith(_ONCE) for frame in _calls_from("sklearn."))
 
 
 def _fits() -> int | None:

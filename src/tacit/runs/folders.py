@@ -32,7 +32,7 @@ from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
 from tacit.core import Guarantee, InvalidInput, Receipt, Rule, TacitError, decimal
-from tacit.core.files import try_lock
+from tacit.core.files import is_there, try_lock
 from tacit.methods.fedmd.exposure import Exposure
 from tacit.runs.payment import by_account
 from tacit.version import __version__
@@ -193,7 +193,7 @@ def read_record(folder: str | Path) -> Record:
         raise InvalidInput(f"a run is loaded from a folder, got {folder!r}")
     folder = Path(folder)
     file = folder / "run.json"
-    if not file.is_file():
+    if not is_there(file):
         raise InvalidInput(f"{folder}: not a run folder, it has no run.json")
     with readable(file):
         written = json.loads(file.read_text(encoding="utf-8"))

@@ -57,8 +57,16 @@ class Data:
     test: tuple[ArrayLike, ArrayLike] | None = None
 
     def __post_init__(self) -> None:
-        if isinstance(self.categories, str):
-            raise InvalidInput(f"categories must be a list of columns, got {self.categories[:80]!r}")
+        for name in ("kind", "label"):
+            if not isinstance(getattr(self, name), str | None):
+                raise InvalidInput(f"{name} must be a name, got {getattr(self, name)!r}")
+        for name, given in (("categories", self.categories), ("text", self.text or ())):
+            if isinstance(given, str) and name == "text":
+                continue
+            if isinstance(given, str | bytes | Mapping) or not isinstance(given, Iterable):
+                raise InvalidInput(f"{name} must be a list of columns, got {given!r}")
+        if self.test is not None and not (isinstance(self.test, tuple | list) and len(self.test) == 2):
+            raise InvalidInput(f"test must be a pair (X, y), got {type(self.test).__name__}")
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any
 
 from tacit.accounting.compose import least_total
 from tacit.accounting.parts import group
-from tacit.core import Adjacency, Guarantee, Ledger, Number, Pure, Receipt, Trust, Unit, whole
+from tacit.core import Adjacency, Guarantee, Ledger, Number, Pure, Receipt, Spend, Trust, Unit, exact, whole
 from tacit.core.errors import BudgetExceeded, InvalidInput, warn_user
+from tacit.core.files import is_there
 from tacit.core.places import SCHEME, LedgerUrl, Place
 from tacit.ledger import open_ledger, opened
 
@@ -94,11 +95,15 @@ def look_ahead(
     unit: Unit,
     adjacency: str,
     epsilon: Number | None,
+    delta: Number = 0,
+    options: Any = None,  # noqa: ANN401
+    trust: str | None = None,
 ) -> None:
     """Refuse early what an existing account cannot pay; it is checked again once prices are known.
 
-    With δ = 0 a run costs exactly its ε; otherwise the accountant decides later, and only the unit is checked here. A
-    missing ledger or account is an error later.
+    A curator's method whose ``options`` have ``price_lists`` is refused here if the account can pay none of them, every
+    other one only if the account's δ is 0, since a run then costs exactly its ε. A missing ledger or account is an
+    error later.
 
     >>> from tacit.core.account import Ceiling
     >>> ledger = open_ledger("memory:", {"clinic": Ceiling(1)})
@@ -110,14 +115,32 @@ def look_ahead(
     if not isinstance(ledger, str | Path | LedgerUrl):
         if not callable(getattr(ledger, "charge", None)):
             return
-    elif not isinstance(ledger, LedgerUrl) and not SCHEME.match(str(ledger)) and not Path(ledger).is_file():
+    elif not isinstance(ledger, LedgerUrl) and not SCHEME.match(str(ledger)) and not is_there(ledger):
         return
     with opened(ledger) as book:
         if account not in book.accounts():
             return
         _require_unit(book, account, unit, adjacency)
-        if epsilon is not None and book.balance(account).ceiling.delta == 0:
-            book.preflight(account, {f"ahead {uuid.uuid4().hex}": Pure(epsilon)})
+        if epsilon is None:
+            return
+        lists: list[list[Spend]] = []
+        if hasattr(options, "price_lists") and trust in (None, Trust.CENTRAL):
+            lists = options.price_lists(exact(epsilon, "epsilon"), exact(delta, "delta"))
+        if not lists and book.balance(account).ceiling.delta == 0:
+            lists = [[Pure(epsilon)]]
+        _require_any(book, account, lists)
+
+
+def _require_any(book: Ledger, account: str, lists: Sequence[Sequence[Spend]]) -> None:
+    """Refuse a run if the account can pay none of the lists of prices that it may have."""
+    refused = []
+    for prices in lists:
+        try:
+            return book.preflight(account, {f"ahead {uuid.uuid4().hex}": each for each in prices})
+        except BudgetExceeded as error:
+            refused.append(error)
+    if refused:
+        raise refused[0]
 
 
 def _is_folder(place: Place) -> bool:

@@ -19,6 +19,7 @@ from tacit.methods.task import HolderModels
 from tacit.runs.export import label_columns, write_columns
 from tacit.runs.folders import ARRAYS_FILE, RUN_FORMAT, new_folder, read_record, readable, versions
 from tacit.runs.payment import file_name, group_guarantee
+from tacit.runs.recipe_file import recipe_file
 from tacit.students.registry import load_student, save_student
 from tacit.students.wrapped import for_images, takes_images, with_encoder, with_names, without_names
 
@@ -110,7 +111,7 @@ class Run:
         return f"<table>{rows}</table><details><summary>privacy statement</summary><pre>{statement}</pre></details>"
 
     def save(self, folder: str | Path, holder_models: bool = False) -> Path:
-        """Write ``run.json``, ``labels.csv``, ``arrays.npz`` and the student into a new folder, atomically.
+        """Write ``run.json``, ``recipe.toml``, labels, arrays and the student into a new folder, atomically.
 
         With ``holder_models`` the holders' own models are written, too, each into its own folder: no guarantee covers
         them. Give each to its holder only; the rest of the folder may be published.
@@ -145,6 +146,7 @@ class Run:
             "versions": versions(),
             "timing": dict(self.timing),
         }
+        (folder / "recipe.toml").write_text(recipe_file(self.recipe, self.guarantee), encoding="utf-8")
         (folder / "run.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
         return lost
 

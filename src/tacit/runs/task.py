@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from tacit.core import Adjacency, Integers, InvalidInput, Representation, Trust, Unit, listed, nearest
+from tacit.core import Integers, InvalidInput, Representation, Unit
+from tacit.core.guarantee import read_terms
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
-from tacit.core.rational import Number, positive, probability, whole
+from tacit.core.rational import Number, whole
 from tacit.core.samples import column_names, in_order
 from tacit.datasets.table import class_indices
 from tacit.encoders.kinds import KINDS
@@ -94,10 +95,7 @@ class Terms:
     def read(self) -> dict[str, Any]:
         """The fields of a task that depend on the terms only."""
         return {
-            "epsilon": None if self.epsilon is None else positive(self.epsilon, "epsilon"),
-            "delta": probability(self.delta, "delta"),
-            "adjacency": _adjacency(self.adjacency),
-            "trust": _trust(self.trust),
+            **read_terms(self.epsilon, self.delta, self.adjacency, self.trust),
             "request": self.request,
             "observer": self.observer,
         }
@@ -347,25 +345,6 @@ def randomness_of(seed: int | None) -> Randomness:
     ('system', 'seeded')
     """
     return SystemRandomness() if seed is None else SeededRandomness(seed)
-
-
-def _adjacency(name: str) -> Adjacency:
-    _require_name(name, tuple(Adjacency), "adjacency")
-    return Adjacency(name)
-
-
-def _trust(name: str | None) -> Trust | None:
-    if name is None:
-        return None
-    _require_name(name, tuple(Trust), "trust")
-    return Trust(name)
-
-
-def _require_name(name: str, names: Sequence[str], what: str) -> None:
-    if name not in names:
-        close = nearest(str(name), names)
-        meant = f"; did you mean {str(close)!r}?" if close else ""
-        raise InvalidInput(f"{what} must be one of {', '.join(names)}, got {listed([str(name)])!r}{meant}")
 
 
 def _tested(

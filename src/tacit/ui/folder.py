@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -57,6 +58,7 @@ def look(folder: Path) -> FoundFiles:
     {}
     """
     found: dict[str, dict[str, Path]] = {name: {} for name in FoundFiles.__dataclass_fields__}
+    private: set[Path] = set()
     for here, files in _folders(folder):
         name = here.relative_to(folder).as_posix()
         if "run.json" in files:
@@ -67,6 +69,8 @@ def look(folder: Path) -> FoundFiles:
             found["coordinators"][name] = here
         for file in files:
             place = here / file
+            if file.endswith(".toml"):
+                private.update(_private_file(place))
             key = place.relative_to(folder).as_posix()
             if file.endswith(PROGRESS):
                 found["jobs"][key] = place
@@ -74,7 +78,17 @@ def look(folder: Path) -> FoundFiles:
                 found["ledgers"][key] = place
             elif file.endswith(TABLES) and "run.json" not in files:
                 found["tables"][key] = place
+    found["tables"] = {key: place for key, place in found["tables"].items() if place.resolve() not in private}
     return FoundFiles(**{kind: dict(sorted(each.items())[:MOST_FOUND]) for kind, each in found.items()})
+
+
+def _private_file(recipe: Path) -> list[Path]:
+    """The file with private records that a recipe names, which is not offered as public samples."""
+    try:
+        named = tomllib.loads(recipe.read_text(encoding="utf-8"))["data"]["private"]
+        return [(recipe.parent / named).resolve()]
+    except (OSError, ValueError, KeyError, TypeError):
+        return []
 
 
 def _folders(folder: Path) -> Iterator[tuple[Path, list[str]]]:

@@ -88,7 +88,10 @@ def plan_page(given: Mapping[str, str], found: FoundFiles) -> str:
         "<label for='purity'>without samples: fraction of a query's voters that agree, an assumption</label>"
         f"{_input('purity', given.get('purity', '0.9'))}<button type='submit'>Plan</button></form>"
     )
-    about = "<p>From public information only: do not choose a file with private records. Nothing is spent.</p>"
+    about = (
+        "<p>From public information only: do not choose a file with private records. Files that a recipe here names as "
+        "private are not offered. Nothing is spent.</p>"
+    )
     return _page("Plan", "forecast before anything is spent", "plan", about + form + _forecast(given, found))
 
 
@@ -116,7 +119,8 @@ def _forecast(given: Mapping[str, str], found: FoundFiles) -> str:
     chart = svg.intervals(
         [(f"{each.method}, {each.trust}", each.low, each.accuracy, each.high) for each in here], "labels right"
     )
-    rest = bullets([f"{each.method} ({each.trust}): {each.refused}" for each in expected.prospects if each.refused])
+    refused = [each for each in expected.prospects if each.refused]
+    rest = bullets([f"method {each.method} ({each.trust}): {each.refused}" for each in refused])
     return (
         "<h2>What to expect</h2>"
         f"<figure>{chart}<figcaption>The expected fraction of public samples with the right label, and its 90 % "

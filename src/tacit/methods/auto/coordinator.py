@@ -12,14 +12,15 @@ in every step, so a class cannot become another one. All of it is post-processin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import Floats, Integers, InvalidInput, Reals, Release, Representation, gather
+from tacit.mechanisms.description import noise_in_words
 from tacit.methods.class_sums.coordinator import (
     LinearOdds,
     Moments,
@@ -108,6 +109,8 @@ class Block:
     size: float | None = None  # how many records were added up, of sums
     refines: bool = False  # whether it contains what the blocks before it say
     odds: LinearOdds | None = None  # those that follow from it and all blocks before it, if they are not read jointly
+    released: NDArray[Any] | None = None  # the noisy table itself
+    noise: Mapping[str, Any] = field(default_factory=dict)  # its mechanism, the law of its noise, the sensitivity
 
 
 def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
@@ -173,6 +176,13 @@ class Step:
     question: Any
     read: Callable[[Any], Block]
     doubts: tuple[str, ...] = ()
+    chosen: Mapping[str, Any] = field(default_factory=dict)  # the public choices behind the question, for the recipe
+
+    def block(self, answer: Any) -> Block:  # noqa: ANN401
+        """The answer as it is read, with what was released."""
+        mechanism = self.question.mechanism
+        told = {"mechanism": type(mechanism).__name__, **noise_in_words(mechanism), **self.chosen}
+        return replace(self.read(answer), released=np.asarray(answer), noise=told)
 
 
 @dataclass(frozen=True)
@@ -203,7 +213,7 @@ class AutoCoordinator:
         """Read the answer, and choose the next question from all releases."""
         if len(answers) != 1 or state.step is None:
             raise InvalidInput(f"the default method expects one answer, from a curator; got {len(answers)}")
-        releases = (*state.releases, answers[0].map(state.step.read))
+        releases = (*state.releases, answers[0].map(state.step.block))
         if len(releases) == self.steps:
             return AutoState(releases, None)
         return AutoState(releases, self.choose([each.value for each in releases]))

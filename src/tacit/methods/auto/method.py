@@ -13,8 +13,9 @@ from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.correction import correction_mechanism
+from tacit.methods.auto.division import FIRST_SHARE
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import FIRST_SHARE, AutoPlan, plan_auto
+from tacit.methods.auto.plan import AutoPlan, plan_auto
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any, ClassVar
 
+from tacit.core import Spend
 from tacit.core.options import check, option, with_renamed
 
 __all__ = ["Auto"]
@@ -37,6 +39,18 @@ class Auto:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def price_lists(self, epsilon: Fraction, delta: Fraction) -> list[list[Spend]]:
+        """What a run can cost at least, whatever its data: one release, or one of the divisions of its budget.
+
+        >>> len(Auto().price_lists(Fraction(1), Fraction(0)))
+        5
+        """
+        from tacit.accounting.calibrate import least_gaussian, least_prices
+        from tacit.methods.auto.division import divided_prices
+
+        one = least_prices(epsilon, delta) + ([[least_gaussian(epsilon, delta)]] if delta > 0 else [])
+        return one + divided_prices(epsilon, delta)
 
     @property
     def trust_over_nodes(self) -> str:

@@ -11,25 +11,20 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from tacit.accounting.calibrate import gaussian_delta, gaussian_multiplier
-from tacit.accounting.compose import total
-from tacit.core import Gaussian, InvalidInput, Rule, Trust, rounded_down
+from tacit.core import InvalidInput, Rule, Trust
 from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.auto.correction import FINE, gradient_radius
+from tacit.methods.auto.division import FIRST_SHARE, LATER, SUMS_THEN_GRADIENT, gaussian_budgets
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import plan_sums
 from tacit.methods.task import Task
 
-__all__ = ["FIRST_SHARE", "AutoPlan", "divided_task", "installed", "plan_auto"]
+__all__ = ["AutoPlan", "divided_task", "installed", "plan_auto"]
 
-# The first question about images shows whether clusters are classes; the last student is also trained on its answer.
-FIRST_SHARE, LATER = Fraction(1, 10), Fraction(9, 20)
 # Smaller images have too few cells for gradient histograms.
 LEAST_SIDE = 16
-# Sums and the gradient that follows them; and the part of the components' signal that noise must leave for it. Adult's
-# test part was seen when they were chosen.
-SUMS_THEN_GRADIENT, CORRECTABLE = (Fraction(1, 3), Fraction(2, 3)), 0.6
-_HALVINGS = 40
+# What noise must leave of the components' signal for a gradient. Adult's test part was seen when it was chosen.
+CORRECTABLE = 0.6
 
 
 @dataclass(frozen=True)
@@ -161,34 +156,5 @@ def divided_task(task: Task, shares: Sequence[Fraction]) -> list[Task]:
         budgets = [task.budget * share for share in shares]
     else:
         rule = Rule.PLANNED if task.own_budget else Rule.ADAPTIVE
-        budgets = _gaussian_budgets(task.budget, task.delta, shares, rule)
+        budgets = gaussian_budgets(task.budget, task.delta, shares, rule)
     return [replace(task, epsilon=each, request=name) for each, name in zip(budgets, requests, strict=True)]
-
-
-def _gaussian_budgets(epsilon: Fraction, delta: Fraction, shares: Sequence[Fraction], rule: Rule) -> list[Fraction]:
-    whole = 1 / float(gaussian_multiplier(epsilon, delta))
-
-    def spent(stretch: float) -> Fraction | float:
-        spends = [Gaussian(rounded_down(1 / (stretch * whole * math.sqrt(share)))) for share in shares]
-        return total(spends, delta, rule).epsilon
-
-    low, high = 0.5, 1.0
-    for _ in range(12):
-        middle = (low + high) / 2
-        low, high = (middle, high) if spent(middle) <= epsilon else (low, middle)
-    budgets = [_epsilon_of(low * whole * math.sqrt(share), delta, epsilon) for share in shares]
-    if not all(budgets):
-        raise InvalidInput(
-            f"epsilon = {float(epsilon):g} is too small relative to delta = {float(delta):g} to be divided among "
-            f"{len(shares)} questions: give a smaller delta"
-        )
-    return budgets
-
-
-def _epsilon_of(shift: float, delta: Fraction, most: Fraction) -> Fraction:
-    """The ε at which one Gaussian release with this shift is (ε, δ)-DP, rounded down."""
-    low, high = 0.0, float(most)
-    for _ in range(_HALVINGS):
-        middle = (low + high) / 2
-        low, high = (low, middle) if gaussian_delta(middle, 1 / shift, 1.0) <= delta else (middle, high)
-    return rounded_down(low, 12)

@@ -217,10 +217,13 @@ class AutoTeaching:
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
                 trained = self._with_network(trained, chances)
-        arrays = {f"release_{number}": each.moments.means for number, each in enumerate(blocks, start=1)}
+        arrays = {f"release_{number}": each.released for number, each in enumerate(blocks, start=1)
+                  if each.released is not None}  # fmt: skip
         asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
         chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
-        return Outcome(trained, labels, chances, arrays, recipe={"student": type(trained).__name__, "chosen": chosen})
+        released = [{"what": what, **each.noise} for what, each in zip(asked, blocks, strict=True)]
+        said = {"student": type(trained).__name__, "chosen": chosen, "released": released}
+        return Outcome(trained, labels, chances, arrays, recipe=said)
 
     def _with_network(self, trained: Any, chances: NDArray[np.float64]) -> Any:  # noqa: ANN401
         """The average of the regression and a network trained on it, whose errors differ."""
@@ -253,7 +256,8 @@ class AutoTeaching:
             purpose="reverse k-NN labels",
             request=task.request,
         )
-        return Step(ask, partial(self._vote_block, ask))
+        seen = {"queries": queries, "neighbors": 1, "representation": type(space).__name__}
+        return Step(ask, partial(self._vote_block, ask), chosen=seen)
 
     def _vote_block(self, ask: VoteAsk, counts: NDArray[Any]) -> Block:
         features = VoteFeatures(ask.representation, ask.queries)
@@ -283,7 +287,12 @@ class AutoTeaching:
         options = ClassSums(representation=representation, whitening=0.25 if self.plan.kind == "images" else 0.0)
         planned = plan_sums(task, options, Trust.CENTRAL)
         ask = planned.question
-        return Step(ask, lambda table: sum_block(ask, table, self.task.public, counted(self.task)), planned.doubts)
+        chosen = {
+            "representation": planned.representation, "components": ask.components, "whitening": options.whitening,
+            "count_weight": ask.count / ask.radius, "norm": ask.norm, "fit": "moments of all releases together",
+        }  # fmt: skip
+        read = partial(sum_block, ask, public=self.task.public, records=counted(self.task))
+        return Step(ask, read, planned.doubts, chosen)
 
     def _correction(self, task: Task, sums: Block) -> Step:
         """The gradient at the odds that follow from the sums."""

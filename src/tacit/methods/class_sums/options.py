@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tacit.core import Representation
+from tacit.core import Pure, Representation, Spend
 from tacit.core.options import check, option, with_renamed
 
 __all__ = ["ClassSums"]
@@ -61,3 +62,15 @@ class ClassSums:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def price_lists(self, epsilon: Fraction, delta: Fraction) -> list[list[Spend]]:
+        """What a run costs at least, whatever its data: one release.
+
+        >>> ClassSums().price_lists(Fraction(1), Fraction(0))
+        [[Pure(epsilon=Fraction(1, 1))]]
+        """
+        if delta == 0:
+            return [[Pure(epsilon)]]
+        from tacit.accounting.calibrate import least_gaussian
+
+        return [[least_gaussian(epsilon, delta)]]

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from tacit.core import Adjacency, InvalidInput, Trust
 from tacit.core.samples import content_digest, row_digests
+from tacit.mechanisms.description import noise_in_words
 from tacit.methods.auto.coordinator import SumFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures, regression_student
 from tacit.methods.class_sums.coordinator import LinearOdds
@@ -59,6 +60,7 @@ def prepare(task: Task, options: NoisySGD) -> Job:
         prices=dict.fromkeys(step_requests(task.request, chosen.steps), ask.mechanism.spend),
         chosen={
             "mechanism": type(ask.mechanism).__name__,
+            **noise_in_words(ask.mechanism),
             "representation": chosen.representation,
             "components": ask.components,
             "norm": ask.norm,

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.pate import diagnosed_epsilon
 from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Rule, Trust, Unit
-from tacit.core.errors import InvalidInput, TacitWarning, warn_user
+from tacit.core.errors import InvalidInput, TacitWarning, plural, warn_user
 from tacit.core.options import Options
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.selection import PermuteAndFlip
 from tacit.mechanisms.central.tested_votes import TestedGNMax, contested_sigma
+from tacit.mechanisms.description import noise_in_words
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
@@ -64,7 +65,9 @@ def prepare(task: Task, options: PATE) -> Job:
     mechanism: Mechanism[Any, Any]
     if options.rounds > 1:
         if not answers:
-            raise InvalidInput(f"rounds must be at most the {len(asked)} queries, got {options.rounds}")
+            raise InvalidInput(
+                f"rounds must be at most the {plural(len(asked), 'query', 'queries')}, got {options.rounds}"
+            )
         # Queries are chosen among all public samples; their number is as given.
         asked = task.public
     if options.threshold is not None:
@@ -90,6 +93,7 @@ def prepare(task: Task, options: PATE) -> Job:
     chosen = {
         "queries": len(asked) if options.rounds == 1 else answers * options.rounds,
         "mechanism": type(mechanism).__name__,
+        **noise_in_words(mechanism),
         "teachers": teachers_of(task, options),
     }
     lines = [

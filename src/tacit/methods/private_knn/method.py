@@ -9,6 +9,7 @@ import numpy as np
 
 from tacit.core import InvalidInput, Trust
 from tacit.mechanisms.central.pate import winners
+from tacit.mechanisms.description import noise_in_words
 from tacit.methods.curated import Answering, CuratedJob, private_cache
 from tacit.methods.private_knn.coordinator import NeighborVotes
 from tacit.methods.private_knn.holder import NeighborHolder
@@ -37,6 +38,7 @@ def prepare(task: Task, options: PrivateKNN) -> Job:
         prices=chosen.spends,
         chosen={
             "mechanism": type(chosen.answers).__name__,
+            **noise_in_words(chosen.answers),
             "representation": chosen.representation,
             "queries": len(chosen.rows),
             "answers": chosen.answers.queries,

@@ -11,6 +11,7 @@ import numpy as np
 
 from tacit.accounting.calibrate import sampled_sigma
 from tacit.core import Floats, Integers, InvalidInput, Representation, Spend, exact
+from tacit.core.errors import plural
 from tacit.core.guarantee import Adjacency, Trust, weakness
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
@@ -243,5 +244,5 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     # The same number of records votes on each query.
     accuracy, deviation = voted(np.full(queries, 1 / queries), purity, neighbors * queries, sigma, evidence.classes)
     seconds = _STARTING + _COMPARING * task.units * queries * task.public[0].size
-    said = f"{neighbors} votes per query, noise of {sigma:.3g}"
+    said = f"{plural(neighbors, 'vote')} per query, noise of {sigma:.3g}"
     return Expected(accuracy, 0.02 + deviation, queries, neighbors, 1, seconds, said)

@@ -36,7 +36,8 @@ def votes_forecast(task: Task, options: ReverseKNN, evidence: Evidence, noise_fa
     tried: list[Expected] = []
     # With a shuffler planning is slow, and more neighbors gain nothing.
     alone = options.neighbors != 1 or trust is Trust.SHUFFLE
-    for neighbors in (options.neighbors,) if alone else _NEIGHBORS:
+    fewest = math.inf if options.queries is None else min(_asked(options, 0, 0, 0, ()))
+    for neighbors in (options.neighbors,) if alone else [each for each in _NEIGHBORS if each <= max(1, fewest)]:
         lead = _once(evidence, task, max(4 * classes, 2 * neighbors), neighbors, trust, options)[0]
         lead *= noise_factor
         usual = suggest_queries(task.units * task.unit.records, len(task.public), classes, neighbors, lead)
@@ -51,7 +52,8 @@ def votes_forecast(task: Task, options: ReverseKNN, evidence: Evidence, noise_fa
             work = task.units * queries * task.public[0].size
             tried.append(
                 Expected(accuracy, deviation, queries, neighbors, messages, _STARTING + _COMPARING * work,
-                         f"{votes / len(shares):.3g} votes per query, noise of {noise:.3g}")
+                         f"{(each := votes / len(shares)):.3g} vote{'' if each == 1 else 's'} per query, noise of "
+                         f"{noise:.3g}")
             )  # fmt: skip
     # The fewest neighbors that are not measurably worse.
     best = max(each.accuracy for each in tried)

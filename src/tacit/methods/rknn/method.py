@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import Coordinator, InvalidInput, Representation, TacitWarning, Trust, whole
+from tacit.core.errors import not_one_of
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
@@ -60,7 +61,7 @@ class StudentTrainer:
 
     def __post_init__(self) -> None:
         if self.vote_space not in VOTE_SPACES:
-            raise InvalidInput(f"vote_space must be one of {', '.join(VOTE_SPACES)}, got {self.vote_space!r}")
+            raise not_one_of("vote_space", VOTE_SPACES, self.vote_space)
         if not isinstance(self.label_fraction, numbers.Real) or not 0 < self.label_fraction <= 1:
             raise InvalidInput(f"label_fraction must be above 0 and at most 1, got {self.label_fraction!r}")
 
@@ -106,7 +107,7 @@ def propagation_by(
 ) -> Callable[[Labeling], Labeling] | None:
     """How labels of queries become labels of samples: None for clusters, or propagation over the neighbor graph."""
     if name not in PROPAGATIONS:
-        raise InvalidInput(f"propagation must be one of {', '.join(PROPAGATIONS)}, got {name!r}")
+        raise not_one_of("propagation", PROPAGATIONS, name)
     if name == "clusters":
         return None
     graph = neighbor_graph(ground(representation, public))

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar
 
-from tacit.core import Number, Representation
+from tacit.core import Number, Pure, Representation, Spend, positive
 from tacit.core.options import check, option, with_renamed
 
 __all__ = ["ReverseKNN"]
@@ -110,3 +111,18 @@ class ReverseKNN:
 
     def __post_init__(self) -> None:
         check(self)
+
+    def price_lists(self, epsilon: Fraction, delta: Fraction) -> list[list[Spend]]:
+        """What a run can cost at least, whatever its data; empty if that depends on them.
+
+        >>> ReverseKNN(iterations=2, shares=[1, 3]).price_lists(Fraction(1), Fraction(0))
+        [[Pure(epsilon=Fraction(1, 4)), Pure(epsilon=Fraction(3, 4))]]
+        """
+        if self.iterations == 1:
+            from tacit.accounting.calibrate import least_prices
+
+            return least_prices(epsilon, delta)
+        if delta > 0:
+            return []
+        parts = [positive(share, "a share") for share in self.shares or [1] * self.iterations]
+        return [[Pure(epsilon * part / sum(parts)) for part in parts]]

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from tacit.accounting.compose import total
 from tacit.core import Estimates, InvalidInput, Number, Representation, Rule, exact, positive, probability, whole
+from tacit.core.errors import not_one_of, plural
 from tacit.core.guarantee import Adjacency, Trust, Unit, weakness
 from tacit.core.options import build
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
@@ -91,8 +92,8 @@ class Plan:
             ("mechanism", f"{self.choice.name}: {self.choice.reason}"),
             (
                 "questions",
-                f"{self.queries} queries, each record votes for its {self.neighbors} nearest, distances by "
-                f"{self.representation}",
+                f"{plural(self.queries, 'query', 'queries')}, each record votes for its {self.neighbors} nearest, "
+                f"distances by {self.representation}",
             ),
         ]
         if len(self.rounds) > 1:
@@ -135,7 +136,7 @@ def plan(
     if 0 < slack < _SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {delta}")
     if method.labels not in _LABELS:
-        raise InvalidInput(f"labels must be one of {', '.join(_LABELS)}, got {method.labels!r}")
+        raise not_one_of("labels", _LABELS, method.labels)
     if not isinstance(method.mechanism, str):
         raise InvalidInput(f"mechanism must be a name, got {method.mechanism!r}")
     neighbors = whole(method.neighbors, "neighbors")
@@ -175,7 +176,7 @@ def plan(
         _require_one_to_one(method.queries, classes, method.labels, len(parts))
     given = _each(method.queries, len(parts))
     if method.selection not in tuple(SELECTIONS):
-        raise InvalidInput(f"selection must be one of {', '.join(sorted(SELECTIONS))}, got {method.selection!r}")
+        raise not_one_of("selection", sorted(SELECTIONS), method.selection)
     if None in given and not replace:
         raise InvalidInput("give queries: under add-remove the number of records is private")
     # The needed lead depends on the number of queries only if almost all of them are neighbors.
@@ -194,7 +195,9 @@ def plan(
         if asked is not None and distinct < asked:
             raise InvalidInput(f"queries must be between 1 and the {distinct} distinct public samples, got {asked}")
     if neighbors > min(distinct, *wanted):
-        raise InvalidInput(f"neighbors must be at most the {min(distinct, *wanted)} queries, got {neighbors}")
+        raise InvalidInput(
+            f"neighbors must be at most the {plural(min(distinct, *wanted), 'query', 'queries')}, got {neighbors}"
+        )
     asked_for = [min(count, distinct) for count in wanted]
 
     def choices(stretch: Fraction) -> list[Choice]:
@@ -339,7 +342,8 @@ def _shares(iterations: int, shares: Sequence[Number] | None) -> list[Fraction]:
     if shares is None:
         return [Fraction(1, count)] * count
     if not isinstance(shares, Sequence | np.ndarray) or len(shares) != count:
-        raise InvalidInput(f"shares must be a list with one number per iteration ({count}), got {shares!r}")
+        got = f"{len(shares)} numbers" if isinstance(shares, list | tuple) else repr(shares)
+        raise InvalidInput(f"shares must be a list with one number per iteration ({count}), got {got}")
     parts = [positive(share, "a share") for share in shares]
     return [part / sum(parts) for part in parts]
 
