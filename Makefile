@@ -18,7 +18,7 @@ UV = set -a && eval "$$($(PIP_SETTINGS))" && UV_INDEX_STRATEGY=unsafe-best-match
 # Bytecode is written whatever the environment says: tests start hundreds of processes, and each would compile all it imports.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: demo test suite quick browser slow faults soak engines cover mutants check fix bench docs lock clean setup
+.PHONY: demo test suite quick browser slow faults soak spark engines cover mutants check fix bench docs lock clean setup
 
 setup: $(STAMP)
 
@@ -61,18 +61,21 @@ browser: $(STAMP)  ## the report and the live view in real Chromium, which is in
 slow: $(STAMP)  ## every fault at every step on real processes; about an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests
 
-faults: $(STAMP)  ## the same, and what make test has of it: servers, workers, tasks and connections that are lost
+faults: spark  ## the same, and what make test has of it: servers, workers, tasks and connections that are lost
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -m 'slow or fault' tests
 
 soak: $(STAMP)  ## an hour of jobs under random faults on real processes (MINUTES=60); budgets right, nothing grows
 	OMP_NUM_THREADS=1 $(BIN)/python -m tests.faults.soak --minutes $(or $(MINUTES),60) --out docs/results
 
-engines: $(STAMP)  ## Spark beside everything else (a large download), and the tests of all engines
-	command -v java >/dev/null || (command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get update -qq && \
-	  apt-get install -y -qq openjdk-17-jre-headless) || echo "no Java 17: apt-get install openjdk-17-jre-headless, or set JAVA_HOME"
+spark: $(STAMP)  ## Spark and Java 17 beside everything else (a large download)
+	command -v java >/dev/null || test -x "$${JAVA_HOME:-none}/bin/java" || (command -v apt-get >/dev/null && test "$$(id -u)" = 0 && \
+	  apt-get update -qq && apt-get install -y -qq openjdk-17-jre-headless) || \
+	  (echo "Spark needs Java 17, which cannot be installed from here: as root, apt-get install openjdk-17-jre-headless; or set JAVA_HOME"; exit 1)
 	$(BIN)/python -c 'import pyspark' 2>/dev/null || \
 	  $(BIN)/python $(PIP) -c constraints.txt -e '.[spark]'
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/engines
+
+engines: spark  ## the tests of all engines, on clusters too, with Spark
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs -m 'slow or not slow' tests/engines
 
 cover: $(STAMP)  ## all tests with their coverage, which may not fall
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(WORKERS) --cov --cov-report=term:skip-covered

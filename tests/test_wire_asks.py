@@ -33,6 +33,15 @@ def same(one, other):
     return one == other
 
 
+def test_a_question_of_a_later_version_is_refused_by_its_number():
+    fields = decode(ask_to_bytes(ASKS[0]))
+    assert "version" not in fields
+    with pytest.raises(InvalidInput, match="the question has version 2 of its format; this Tacit reads up to 1"):
+        read_ask(encode(fields | {"version": 2, "more": 1}))
+    with pytest.raises(InvalidInput, match="version"):
+        read_ask(encode(fields | {"version": 1}))
+
+
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: type(ask).__name__)
 def test_questions_come_back_equal(ask):
     payload = ask_to_bytes(ask)

@@ -7,6 +7,10 @@ import numpy as np
 from hypothesis import strategies as st
 
 from tacit.core.codec import MAGIC
+from tacit.encoders.columns import CategoryColumn, NumberColumn
+from tacit.encoders.encoded import EncodedRows
+from tacit.encoders.table import TableEncoder
+from tacit.encoders.text import Components, TextEncoder
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
@@ -84,6 +88,11 @@ def votes(mechanism=CENTRAL[0], **more):
     return VoteAsk(QUERIES, Identity(5), 1, NAMES, "c0ffee", mechanism, "labels", "r-1", **more)
 
 
+ENCODER = TableEncoder(
+    (NumberColumn("age", 50.0, 12.5, True), CategoryColumn("sex", ("f", "m"), True, False)),
+    ("note",),
+    TextEncoder(("cough", "fever"), np.array([1.5, 1.25]), Components(np.array([[0.5, -0.75]], dtype=np.float32))),
+)
 ROWS = np.array([3, 1, 2], dtype=np.int64)
 FEEDBACK = Feedback(0, ROWS, np.full((3, 4), 0.25, dtype=np.float32))
 ASKS = [
@@ -139,6 +148,7 @@ ASKS = [
         "r-1",
         np.ones(4, dtype=np.float32),
     ),
+    VoteAsk(QUERIES, EncodedRows.of(ENCODER, Identity(5)), 1, NAMES, "c0ffee", CENTRAL[0], "labels", "r-1"),
 ]
 
 

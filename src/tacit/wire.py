@@ -131,8 +131,12 @@ def ask_to_bytes(ask: Notice) -> bytes:
 
 
 def read_ask(payload: bytes, most: int = QUESTION_BYTES, methods: Iterable[str] = ()) -> Any:  # noqa: ANN401
-    """The question in these bytes, checked. Of methods from other packages only these ``methods`` are read."""
+    """The question in these bytes, checked. Of methods from other packages only these ``methods`` are read.
+
+    Bytes without a version are of version 1 of the format; a later version is refused by its number.
+    """
     fields = decode_strict(payload, most, "question")
+    fields.version()
     known = known_kinds(methods)
     ask = known[fields.one_of("ask", known)].read(fields)
     fields.done()

@@ -1,5 +1,10 @@
 """``tacit distill --engine`` as a user gives it."""
 
+import importlib.util
+import os
+import subprocess
+import sys
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
@@ -68,3 +73,18 @@ def test_classes_must_be_public_knowledge(files, capsys):
         main([each for each in BASE if each not in ("--classes", "ill,well")])
     assert ended.value.code == 2
     assert "--classes must be given" in " ".join(capsys.readouterr().err.split())
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(importlib.util.find_spec("ray") is None, reason="needs tacit[ray]")
+def test_ray_gives_the_labels_of_threads(files, tmp_path):
+    # In a process of its own: Ray's daemons end with it. A seed makes it a simulation, whose labels can be compared.
+    assert run("--engine", "threads", "--seed", "3", "--out", "threads") == 0
+    command = [sys.executable, "-c", "from tacit.cli import main; main()", *BASE, "--seed", "3"]
+    environment = os.environ | {"RAY_TMPDIR": "/tmp", "RAY_worker_niceness": "0"}
+    done = subprocess.run(
+        [*command, "--engine", "ray", "--workers", "1", "--out", "ray"],
+        capture_output=True, text=True, env=environment, timeout=560,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "ray" / "labels.csv").read_bytes() == (tmp_path / "threads" / "labels.csv").read_bytes()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.frame import Frame, cells_of, frame_of, named_values
+from tacit.datasets.frame import Frame, as_levels, as_numbers, as_texts, cells_of, frame_of, named_values
 
 
 def test_a_pandas_frame_keeps_gaps_dates_and_categories():
@@ -80,3 +80,14 @@ def test_a_label_that_is_missing_is_refused_by_its_row():
 def test_a_column_that_is_not_there_is_told_with_the_nearest():
     with pytest.raises(InvalidInput, match="outcome"):
         Frame(("outcome",), (np.array([1.0]),)).apart("outcom")
+
+
+@pytest.mark.parametrize(
+    "text", ["01", " 2.50 ", "-nan", "Infinity", "1e999", "-0", "٣", "1e-7", "12345678901234567890"]
+)
+def test_a_text_that_a_reader_takes_for_a_number_means_that_number(text):
+    """One other row decides whether a column is one of numbers, and must not change what a cell means."""
+    texts, numbers = np.array([text], dtype=object), np.array([text]).astype(np.float64)
+    assert as_levels(texts).tolist() == as_levels(numbers).tolist()
+    assert as_texts(texts) == as_texts(numbers)
+    assert np.array_equal(as_numbers(texts), as_numbers(numbers), equal_nan=True)

@@ -63,6 +63,34 @@ def test_every_command_and_name_in_the_text_is_there(page):
             assert is_there(name), f"{page}: {code}"
 
 
+def modules(cell: str) -> list[str]:
+    """The modules that a cell of the migration page names: one without its package is beside the one before it."""
+    found: list[str] = []
+    for clause in cell.split(";"):
+        # "`nearest` is in `core.errors`" names one module.
+        for name in CODE.findall(clause)[-1 if " in " in clause else None :]:
+            package = found[-1].split(".") if found else []
+            places = [".".join([*package[:length], name]) for length in range(len(package))]
+            found.append(next((each for each in (*places[::-1], name) if is_module(each)), name))
+    return found
+
+
+def is_module(name: str) -> bool:
+    place = ROOT / "src" / "tacit" / name.replace(".", "/")
+    return place.with_suffix(".py").is_file() or (place / "__init__.py").is_file()
+
+
+def test_the_migration_page_names_modules_that_are_gone_and_modules_that_are_there():
+    page = (DOCS / "migration.md").read_text()
+    table = page.split("| were | are |\n|---|---|\n")[1].split("\n\n")[0]
+    assert len(table.splitlines()) > 15
+    for row in table.splitlines():
+        were, are = row.strip("| ").split(" | ")
+        assert all(map(is_module, modules(are))), f"{are}: {[each for each in modules(are) if not is_module(each)]}"
+        still = [each for each in modules(were) if is_module(each)]
+        assert not still, f"{were}: {still} is there"
+
+
 def is_there(name: str) -> bool:
     """Whether a dotted name can be imported."""
     parts = name.split(".")

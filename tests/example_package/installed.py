@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from tacit.methods import registry
+
 FOLDER = Path(__file__).parent
 
 
@@ -30,7 +32,8 @@ def make_visible(folder, monkeypatch):
 
 
 def forget():
-    """Let the package be imported anew."""
+    """Let the package be found and imported anew."""
+    registry._installed.cache_clear()
     for name in [each for each in sys.modules if each.split(".")[0] == "tacit_example"]:
         del sys.modules[name]
 
@@ -40,5 +43,6 @@ def example(tmp_path_factory, monkeypatch):
     """Both on the path of this process; the folders are returned for the path of another."""
     folder = tmp_path_factory.mktemp("site")
     make_visible(folder, monkeypatch)
+    forget()
     yield f"{folder}:{FOLDER}"
     forget()

@@ -271,6 +271,9 @@ class Soak:
                         "within": bool(grown <= bound),
                     }
                 )  # fmt: skip
+        if not self.files:
+            # Not one job was run in the time.
+            return rows
         jobs, counts = np.array(self.files, dtype=float).T
         per_job = float(np.polyfit(jobs, counts, 1)[0]) if len(set(jobs)) > 2 else 0.0
         rows.append(
@@ -350,10 +353,11 @@ def main(words: list[str] | None = None) -> int:
                     print(f"{(time.monotonic() - soak.began) / 60:6.1f} min, job {soak.jobs}: {fault}", flush=True)
                 minutes = (time.monotonic() - soak.began) / 60
         budgets, growth = soak.budgets(), soak.growth()
-    fine = all(map(right, budgets.values())) and all(each["within"] for each in growth)
+    fine = soak.jobs > 0 and all(map(right, budgets.values())) and all(each["within"] for each in growth)
+    wrong = "NOT RIGHT" if soak.jobs else "NO JOB WAS RUN"
     found = {
         "minutes": round(minutes, 1), "jobs": soak.jobs, "seed": said.seed, "machine": machine(),
-        "verdict": "all budgets right to the unit, nothing grew" if fine else "NOT RIGHT",
+        "verdict": "all budgets right to the unit, nothing grew" if fine else wrong,
         "trusts": dict(soak.trusts), "outcomes": [[*each, count] for each, count in sorted(soak.outcomes.items())],
         "words": dict(soak.words), "nodes that gave up": dict(soak.given_up), "budgets": budgets, "growth": growth,
     }  # fmt: skip

@@ -2,13 +2,14 @@
 
 import socket
 import threading
+import types
 
 import pytest
 
 pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tests.faults.cut_connections import CuttingProxy
-from tests.faults.soak import Series, main, right
+from tests.faults.soak import Series, Soak, main, right
 
 
 def lives(grow, count=3, steps=40):
@@ -29,6 +30,11 @@ def test_growth_within_lives_is_found_though_a_process_is_started_anew(grow):
     assert longest == 390
     assert 0 < error < 0.002
     assert mean >= 100
+
+
+def test_a_soak_that_ended_before_its_first_job_has_no_files_to_count():
+    soak = types.SimpleNamespace(memory={"node": lives(0.0)}, handles={}, files=[], began=0.0)
+    assert [each["what"] for each in Soak.growth(soak)] == ["memory, MB"]
 
 
 def test_a_life_that_is_too_short_says_nothing():

@@ -136,7 +136,7 @@ class Work:
         self.deployment = deployment
         settings = {
             "records": 1000, "nodes": len(deployment.names), "at_least": len(deployment.names), "deadline": START,
-            "grace": 3, "patience": START, "epsilon": 1.0, "queries": 12,
+            "grace": 3, "patience": START, "epsilon": 1.0, "queries": 12, "method": "rknn", "trust": "local",
         } | settings  # fmt: skip
         if settings.get("trust") == "masked":
             settings["peers"] = "peers.toml"

@@ -100,7 +100,7 @@ def test_reasons_travel_by_places_that_never_change():
     assert [str(reason) for reason in RefusalReason] == [
         "budget", "method", "mechanism", "purpose", "participants", "classes", "conflict", "question", "failed",
         "delta", "size", "collector",
-        "trust", "limit", "approval", "columns", "busy", "canceled",
+        "trust", "limit", "approval", "columns", "busy", "canceled", "encoder",
     ]  # fmt: skip
 
 
@@ -109,6 +109,17 @@ def test_a_request_says_what_is_declared_and_nothing_else():
     assert read_node_request(encode(fine)) == Request("r", 1, 2, b"x")
     with pytest.raises(InvalidInput):
         read_node_request(encode(fine | {"more": 1}))
+
+
+def test_a_request_of_a_later_version_is_refused_by_its_number_and_the_first_says_none():
+    fine = decode(Request("r", 1, 2, b"x").to_bytes())
+    assert "version" not in fine
+    with pytest.raises(InvalidInput, match="the request has version 2 of its format; this Tacit reads up to 1"):
+        # Whatever else a later version has.
+        read_node_request(encode(fine | {"version": 2, "more": 1}))
+    for wrong in (1, 0, -2, 2.0, "2", True, None):
+        with pytest.raises(InvalidInput, match="version must be a whole number"):
+            read_node_request(encode(fine | {"version": wrong}))
 
 
 def test_a_request_is_read_strictly():

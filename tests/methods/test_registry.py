@@ -1,5 +1,6 @@
 """A method describes itself; one from outside comes by an entry point, and passes no door before a policy names it."""
 
+import re
 import subprocess
 import sys
 from dataclasses import replace
@@ -10,10 +11,12 @@ import pytest
 
 pytest.importorskip("cryptography", reason="needs tacit[federated]")
 
+import tacit
 from tacit.core.account import Ceiling
 from tacit.core.codec import encode
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Adjacency, Unit
+from tacit.core.options import build, describe
 from tacit.federation.coordinator import implausible
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.node import Node
@@ -27,6 +30,7 @@ from tacit.methods import registry
 from tacit.methods.fedmd.wire import Feedback
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.methods.private_knn.wire import NeighborAsk
+from tacit.methods.privatekt.options import Teaching
 from tacit.methods.registry import AUTO, METHODS, Method, find_method, known_kinds
 from tacit.private.records import Private, Records
 from tacit.runs.drive import drive
@@ -42,11 +46,9 @@ ALLOWED = Rules(("histogram",), ("DiscreteLaplaceNoise",), ("label histogram",),
 @pytest.fixture
 def installed(tmp_path_factory, monkeypatch):
     """The example package as pip would leave it: a folder of code and one that says what it adds."""
-    registry._installed.cache_clear()
     make_visible(tmp_path_factory.mktemp("site"), monkeypatch)
     forget()
     yield
-    registry._installed.cache_clear()
     forget()
 
 
@@ -205,7 +207,7 @@ def test_its_question_says_how_far_it_moves(installed):
 
 def test_its_coordinator_runs_in_the_one_loop(installed):
     made = [node(place) for place in range(3)]
-    run = example().Histogram(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
+    run = example().HistogramCoordinator(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
     here = drive(run, local_exchange(made))
     assert here.value == ["dog"] * 5
     assert len(here.receipts) == 3
@@ -226,7 +228,7 @@ def test_it_runs_through_flower_and_under_masks(installed):
 
     terms = RoundPolicy(3, 3, records=10)
     made = [node(place) for place in range(3)]
-    run = example().Histogram(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
+    run = example().HistogramCoordinator(CLASSES, np.zeros((5, 2)), NOISE, "r-1")
     assert drive(run, FlowerExchange(grid(made), "r", terms)).value == ["dog"] * 5
 
     rules = replace(ALLOWED, mechanisms=("DistributedLaplace",))
@@ -234,7 +236,7 @@ def test_it_runs_through_flower_and_under_masks(installed):
     masked = [replace(each, rules=rules) for each in masked]
     digits = tuple(map(str, range(10)))
     noise = DistributedLaplace.for_epsilon(10, 2, 3, 1000, "1", "1/2", colluding=1)
-    run = example().Histogram(digits, np.zeros((5, 2)), noise, "r-1")
+    run = example().HistogramCoordinator(digits, np.zeros((5, 2)), noise, "r-1")
     summed = FlowerMasked(grid(masked), "r", RoundPolicy(3, 3, records=1000), peers)
     assert drive(run, summed).value[0] in digits
 
@@ -285,3 +287,52 @@ def test_nothing_from_outside_takes_the_place_of_an_own_method(installed, monkey
 def test_a_name_is_one_word():
     with pytest.raises(InvalidInput, match="one word"):
         Method("rknn-votes", (), "nowhere:AT_NODE")
+
+
+def options_classes():
+    """Every options class of a method, and those inside of it."""
+    for method in METHODS.values():
+        made = method.load_options()
+        yield made
+        yield from (type(each.default) for each in describe(made) if hasattr(each.default, "renamed"))
+
+
+@pytest.mark.parametrize("options", list(options_classes()), ids=lambda each: each.__name__)
+def test_an_old_name_is_told_by_its_new_one_wherever_it_is_given(options):
+    for old, new in options.renamed.items():
+        for make in (lambda name: options(**{name: 1}), lambda name: build(options, {name: 1})):
+            with pytest.raises(InvalidInput, match=f"{old} is called {re.escape(new)} now"):
+                make(old)
+        inner = getattr(options, "name", None) is None
+        if not inner and old not in tacit.PrivateDistiller._get_param_names():
+            with pytest.raises(InvalidInput, match=f"{old} is called {re.escape(new)} now"):
+                tacit.PrivateDistiller(**{old: 1})
+    # An unknown one is Python's to tell.
+    with pytest.raises(TypeError, match="no_such_option"):
+        options(no_such_option=1)
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"queries": "many"}, "queries must be a whole number, got 'many'"),
+        ({"queries": [30, 0]}, "queries must be at least 1, got 0"),
+        ({"neighbors": -1}, "neighbors must be at least 1, got -1"),
+        ({"iterations": 0}, "iterations must be at least 1, got 0"),
+        ({"max_labels": 0}, "max_labels must be at least 1, got 0"),
+    ],
+)
+def test_numbers_of_votes_are_checked_when_the_options_are_made(given, told):
+    with pytest.raises(InvalidInput, match=re.escape(told)):
+        tacit.ReverseKNN(**given)
+
+
+def test_options_inside_of_options_may_be_a_mapping():
+    assert build(tacit.PrivateKT, {"teaching": {"warmup_rounds": 2}}).teaching == Teaching(warmup_rounds=2)
+    assert build(tacit.PrivateKT, {"learning": {"steps": 2}}).learning.steps == 2
+    with pytest.raises(InvalidInput, match="teaching: waiting is called warmup_rounds now"):
+        build(tacit.PrivateKT, {"teaching": {"waiting": 1}})
+    with pytest.raises(InvalidInput, match="teaching: unknown option 'warm' of Teaching"):
+        build(tacit.PrivateKT, {"teaching": {"warm": 1}})
+    with pytest.raises(InvalidInput, match="teaching must be a Teaching, got dict"):
+        tacit.PrivateKT(teaching={"warmup_rounds": 2})

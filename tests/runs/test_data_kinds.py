@@ -215,10 +215,13 @@ def test_an_array_of_objects_has_columns_by_their_places(tmp_path):
         distill((np.nan_to_num(gaps), OUTCOMES[SPLIT[1]]), gaps)
 
 
-def test_nodes_refuse_what_is_not_numbers():
+def test_nodes_are_not_asked_for_what_needs_numbers_or_has_no_columns():
     nodes = Nodes(lambda _: [], 3, 100)
-    with pytest.raises(InvalidInput, match="a mixed table: nodes take tables of numbers"):
-        tacit.distill(None, PUBLIC, 1, classes=["ill", "well"], exchange=nodes)
+    given = {"classes": ["ill", "well"], "exchange": nodes}
+    with pytest.raises(InvalidInput, match="are a mixed table, and over nodes fedmd takes numbers"):
+        tacit.distill(None, PUBLIC, 1, method="fedmd", **given)
+    with pytest.raises(InvalidInput, match="a sparse matrix has no columns"):
+        tacit.distill(None, sparse.csr_array(np.eye(4)), 1, **given)
 
 
 @pytest.mark.parametrize(

@@ -25,7 +25,12 @@ def distill(**options):
     ("options", "said"),
     [
         ({"trust": "blind"}, "trust must be one of central, local, shuffle"),
-        ({"trust": "masked"}, "trust must be one of"),
+        ({"trust": "masked"}, r"masked is secure aggregation over nodes: give exchange=tacit.Nodes\(\.\.\.\)$"),
+        ({"trust": "masked", "method": "pate"}, r"give exchange=tacit.Nodes\(\.\.\.\)$"),
+        ({"trust": "masked", "method": "class_sums"}, r"give exchange=tacit.Nodes\(\.\.\.\)$"),
+        ({"trust": "masked", "method": "noisy_sgd"}, r"give exchange=tacit.Nodes\(\.\.\.\)$"),
+        ({"trust": "masked", "method": "private_knn"}, "and a method that has it: rknn, auto, class_sums, pate"),
+        ({"trust": "masked", "method": "privatekt", "holders": 4}, "and a method that has it: rknn, auto"),
         ({"trust": "local", "mechanism": "laplace"}, "unknown local mechanism"),
         ({"trust": "shuffle"}, "shuffling needs delta above 0"),
         ({"trust": "shuffle", "delta": 1e-6, "mechanism": "magic"}, "unknown shuffle mechanism"),

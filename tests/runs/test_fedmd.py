@@ -19,6 +19,7 @@ from tacit.ledger.sqlite import SqliteLedger
 from tacit.methods.fedmd.exposure import Exposure, WeakPrivacyWarning
 from tacit.methods.fedmd.models import MODELS, Schedule
 from tacit.methods.fedmd.options import MIXED
+from tacit.students.registry import load_student
 
 PARTS = digits()
 PUBLIC = PARTS.public_samples.reshape(-1, 8, 8)
@@ -81,6 +82,14 @@ def test_the_coordinators_student_knows_what_the_holders_agreed_on(tmp_path):
     assert np.array_equal(loaded.student.predict(TEST[0]), made.student.predict(TEST[0]))
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
         "arrays.npz", "labels.csv", "run.json", "student.skops"]  # fmt: skip
+
+
+def test_a_holders_model_of_images_is_saved_for_images(tmp_path):
+    made = run("np", partitioned(DATA, 2), models=["logistic"], rounds=1, queries=20)
+    made.save(tmp_path / "run", holder_models=True)
+    files = sorted((tmp_path / "run" / "holders").rglob("*.skops"))
+    for file, model in zip(files, made.holder_models.models, strict=True):
+        assert np.array_equal(load_student(file).predict(TEST[0]), model.predict(TEST[0]))
 
 
 @pytest.mark.parametrize("kind", ["argmax", "softmax", "logits"])

@@ -57,7 +57,7 @@ def _settings() -> list[inspect.Parameter]:
 
 @with_options(  # type: ignore[untyped-decorator]
     _settings(),
-    {name: each.metadata["methods"] for name, each in Recipe.settings().items()},
+    {name: each.metadata["used_by"] for name, each in Recipe.settings().items()},
 )
 def distill_command(context: typer.Context, dry_run: bool, **given: Any) -> None:  # noqa: ANN401
     """Label public samples from private records, and train a student on them.
@@ -120,7 +120,7 @@ def execute(recipe: Recipe, dry_run: bool) -> None:
         raise InvalidInput(
             "--seed makes a simulation, which must not spend a real budget: leave out --seed or --ledger"
         )
-    spends = not METHODS[chosen].holders_pay or (
+    spends = not method_named(chosen).holders_pay or (
         chosen == "fedmd" and recipe.options.get("variant") not in ("np", "nfdp")
     )
     if recipe.epsilon is None and spends:
@@ -173,7 +173,7 @@ def _decides(recipe: Recipe, settings: Any, inputs: RunInputs) -> dict[str, str]
     said |= {"method": recipe.chosen, "text": list(recipe.text), "category": list(recipe.category)}
     options = {
         name: recipe.options.get(name, flag.about.default)
-        for name, flag in flags(METHODS[recipe.chosen].load_options()).items()
+        for name, flag in flags(method_named(recipe.chosen).load_options()).items()
         if name not in late
     }
     return {
@@ -205,7 +205,7 @@ def _run(
     from tacit.runs.progress import watched_run
 
     out, ledger = recipe.out, recipe.ledger
-    paying = None if METHODS[recipe.chosen].holders_pay else recipe.account
+    paying = None if method_named(recipe.chosen).holders_pay else recipe.account
     if dry_run:
         return rehearse(settings, inputs, RunRequest(out, ledger, paying, decides), common, paying)
     written = absolute(recipe, Path.cwd())
@@ -252,7 +252,7 @@ def _run(
 def _with_defaults(recipe: Recipe, finished: Run) -> Recipe:
     """The recipe with the defaults that the method and the public samples determine."""
     said = finished.recipe
-    delta = float(METHODS[recipe.chosen].delta) if recipe.delta is None else recipe.delta
+    delta = float(method_named(recipe.chosen).delta) if recipe.delta is None else recipe.delta
     return replace(
         recipe, delta=delta, trust=recipe.trust or str(said["trust"]), data_kind=recipe.data_kind or said["data_kind"]
     )
@@ -294,7 +294,7 @@ def _tell(run: Run, ledger: Path | LedgerUrl | None, account: str | None, models
 
 def _given(method: str, given: dict[str, Any]) -> dict[str, Any]:
     """The method's options that were typed; one that belongs to another method, or has a new name, is refused."""
-    options = METHODS[method].load_options()
+    options = method_named(method).load_options()
     # This method's renamed options come first: another method may have an option of that name now.
     own, renamed = flags(options), {**renamed_flags(), **options.renamed}
     for name in given:
@@ -321,7 +321,7 @@ def _require_holders(recipe: Recipe) -> None:
     divided = recipe.alpha is not None or recipe.by_class
     if recipe.holder is not None and recipe.holders is not None:
         raise InvalidInput("--holder and --holders both assign records to holders: leave one out")
-    if METHODS[recipe.chosen].holders_pay and recipe.holder is None and recipe.holders is None:
+    if method_named(recipe.chosen).holders_pay and recipe.holder is None and recipe.holders is None:
         raise InvalidInput(
             "assign the records to holders: --holder with a column of the private file, or --holders with a number"
         )

@@ -16,7 +16,7 @@ from rich.text import Text
 from tacit.cli.screen import console, show_data, show_plan
 from tacit.core import InvalidInput, Unit, listed, nearest
 from tacit.core.places import LedgerUrl
-from tacit.methods.registry import METHODS
+from tacit.methods.registry import method_named
 
 if TYPE_CHECKING:
     from tacit.cli.request import RunRequest
@@ -173,7 +173,7 @@ def require_account(
     resuming: bool,
 ) -> None:
     """Refuse an account that is missing, protects a different unit or cannot pay, where one account pays for all."""
-    if METHODS[method].holders_pay:
+    if method_named(method).holders_pay:
         return
     if ledger is None and account is not None:
         raise InvalidInput("an account needs a ledger: give it with --ledger")

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import re
 import types
 import typing
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -16,11 +15,12 @@ from typing import Any
 import click
 import typer
 from typer.core import TyperCommand
-from typer.models import OptionInfo
+from typer.main import get_click_param
+from typer.models import OptionInfo, ParamMeta
 
-from tacit.core import InvalidInput, Number
+from tacit.core import InvalidInput, Number, listed
 from tacit.core.options import OptionField, Options, build, describe
-from tacit.methods.registry import AUTO, METHODS, method_named
+from tacit.methods.registry import AUTO, METHODS, Method, find_method, method_named
 
 __all__ = ["Flag", "flag_value", "flags", "read_options", "renamed_flags", "with_options"]
 
@@ -54,17 +54,15 @@ class Flag:
         return str | None if self.about.default is None else str
 
     def read(self, given: Any) -> Any:  # noqa: ANN401
-        """Parse text: comma-separated numbers, a shape, or one model per name."""
+        """Parse what was typed: by the option's own function, or by its type."""
+        if self.about.read is not None:
+            try:
+                return self.about.read(given)
+            except InvalidInput as error:
+                raise InvalidInput(f"--{self.name.replace('_', '-')} {error}") from None
         kinds = _kinds(self.hint)
         if not isinstance(given, str):
-            # A buffer of 0 rounds keeps all.
-            return None if given == 0 and self.name == "buffer" else given
-        if self.name == "shape":
-            return _shape(given)
-        if self.name == "models":
-            return _models(given)
-        if self.name == "weights" and not given.isalpha():
-            return tuple(float(each) for each in _numbers(given, self.name, float))
+            return given
         if int in kinds and Sequence in kinds:
             found = _numbers(given, self.name, int)
             return found[0] if len(found) == 1 else found
@@ -98,7 +96,7 @@ def flags(options: type[Options]) -> dict[str, Flag]:
 
 def read_options(method: str, given: Mapping[str, Any], more: Mapping[str, Any]) -> Options:
     """The method's options from what was typed; ``more`` are objects that text cannot express."""
-    options = METHODS[method].load_options()
+    options = method_named(method).load_options()
     plain: dict[str, Any] = dict(more)
     nested: dict[str, dict[str, Any]] = {}
     for name, flag in flags(options).items():
@@ -125,71 +123,87 @@ def renamed_flags() -> dict[str, str]:
     return found
 
 
-def with_options(own: Sequence[inspect.Parameter], methods: Mapping[str, tuple[str, ...]]) -> Any:  # noqa: ANN401
-    """A command with these own parameters and every method's options.
+def with_options(own: Sequence[inspect.Parameter], used_by: Mapping[str, Callable[[Method], bool]]) -> Any:  # noqa: ANN401
+    """A command with these own parameters and every method's options; those of another package's when it is named.
 
-    ``methods`` lists, for each of the command's own parameters, the methods that use it. Help shows one method's
-    options.
+    ``used_by`` says of each of the command's own parameters which methods use it. Help shows one method's options.
     """
-    known = {each.name for each in own}
-    owners: dict[str, tuple[str, ...]] = {name: each for name, each in methods.items() if each}
     every: dict[str, Flag] = {}
     for method in METHODS.values():
         for name, flag in flags(method.load_options()).items():
-            if name in known:
-                raise TypeError(f"{name} is an option of a method and of the command")
-            owners[name] = (*owners.get(name, ()), method.name)
             every.setdefault(name, flag)
-    parameters = list(own)
+    parameters = [*own, *_parameters(every, renamed_flags())]
+
+    def decorate(function: Any) -> Any:  # noqa: ANN401
+        context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
+        function.__signature__ = inspect.Signature([context, *parameters])
+        function.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
+        function.command_class = _method_command(used_by, set(every))
+        return function
+
+    if both := every.keys() & {each.name for each in own}:
+        raise TypeError(f"{', '.join(both)}: an option of a method and of the command")
+    return decorate
+
+
+def _parameters(every: Mapping[str, Flag], renamed: Mapping[str, str]) -> list[inspect.Parameter]:
+    """The parameters of these flags, and hidden ones of their old names."""
+    parameters = []
     for name, flag in every.items():
         default = flag.about.default
         # A switch that is off by default needs no --no- form.
         names = ["--" + name.replace("_", "-")] if default is False else []
         parameters.append(_parameter(name, typer.Option(default, *names, help=flag.about.help), flag.kind))
     switches = {each.name for each in parameters if each.annotation is bool}
-    for name, new in renamed_flags().items():
+    for name, new in renamed.items():
         # A switch takes no value, nor does its old name.
         kind, default = (bool, False) if new in switches else (str | None, None)
         parameters.append(_parameter(name, typer.Option(default, "--" + name.replace("_", "-"), hidden=True), kind))
-
-    def decorate(function: Any) -> Any:  # noqa: ANN401
-        context = inspect.Parameter("context", inspect.Parameter.KEYWORD_ONLY, annotation=typer.Context)
-        function.__signature__ = inspect.Signature([context, *parameters])
-        function.__annotations__ = {each.name: each.annotation for each in (context, *parameters)}
-        function.command_class = _method_command(owners)
-        return function
-
-    return decorate
+    return parameters
 
 
-def _method_command(owners: Mapping[str, tuple[str, ...]]) -> type[TyperCommand]:
+def _method_command(used_by: Mapping[str, Callable[[Method], bool]], options: set[str]) -> type[TyperCommand]:
     """A command whose help shows the common options and those of the method that is named, wherever it is named."""
 
     class MethodCommand(TyperCommand):
         """Shows the help of one method."""
 
         def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-            """Remember the method that was typed, before or after --help."""
-            ctx.meta[_METHOD] = _typed_method(args)
+            """Remember the method that was typed, before or after --help; one of another package adds its options."""
+            ctx.meta[_METHOD] = typed = _typed_method(args)
+            found = find_method(typed)
+            if found is not None and found.options and typed not in METHODS:
+                own, known = found.load_options(), {each.name for each in self.params}
+                if both := flags(own).keys() & used_by.keys():
+                    raise InvalidInput(f"method {typed}: {listed(sorted(both))} is an option of the command already")
+                added = _parameters(flags(own), {old: new for old, new in own.renamed.items() if old not in flags(own)})
+                self.params += [_click_option(each) for each in added if each.name not in known]
             return super().parse_args(ctx, args)
 
         def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             """Help for one method, with its own texts and defaults."""
-            method = method_named(ctx.meta.get(_METHOD, AUTO)).name
-            own = flags(METHODS[method].load_options())
+            method = method_named(ctx.meta.get(_METHOD, AUTO))
+            own = flags(method.load_options())
             shown = []
             for each in self.params:
                 name = each.name or ""
-                if name in owners and method not in owners[name]:
-                    continue
                 if name in own and isinstance(each, click.Option):
                     each.help, each.default = own[name].about.help, own[name].about.default
-                    each.rich_help_panel = f"Options of {method}"  # type: ignore[attr-defined]
+                    each.rich_help_panel = f"Options of {method.name}"  # type: ignore[attr-defined]
+                elif name in options or (name in used_by and not used_by[name](method)):
+                    continue
                 shown.append(each)
             self.params = shown
             super().format_help(ctx, formatter)
 
     return MethodCommand
+
+
+def _click_option(parameter: inspect.Parameter) -> click.Parameter:
+    made, _ = get_click_param(
+        ParamMeta(name=parameter.name, default=parameter.default, annotation=parameter.annotation)
+    )
+    return made
 
 
 def _typed_method(args: Sequence[str]) -> str:
@@ -268,20 +282,3 @@ def _numbers(text: str, option: str, kind: Any) -> list[Any]:  # noqa: ANN401
     except (ValueError, ZeroDivisionError):
         flag = "--" + option.replace("_", "-")
         raise InvalidInput(f"{flag} must be comma-separated numbers, got {text!r}") from None
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(x[1-9]\d*)?", text):
-        raise InvalidInput(f"--shape must be like 28x28 or 32x32x3, got {text!r}")
-    return tuple(int(side) for side in text.split("x"))
-
-
-def _models(text: str) -> list[str] | dict[str, str] | None:
-    """Kinds of models in turn, or one per holder by its name."""
-    if text == "auto":
-        return None
-    given = [each.strip() for each in text.split(",")]
-    if not any("=" in each for each in given):
-        return given
-    pairs = [each.rpartition("=") for each in given]
-    return {name or "?": model for name, _, model in pairs}

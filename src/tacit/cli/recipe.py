@@ -13,15 +13,16 @@ import re
 import textwrap
 import tomllib
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from pathlib import Path
 from typing import Any
 
 from tacit.cli.method_options import flag_value, flags
 from tacit.core import InvalidInput, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
-from tacit.methods.registry import AUTO, DEFAULT, METHODS, automatic, method_named
+from tacit.methods.registry import AUTO, DEFAULT, METHODS, Method, automatic, method_named
 
 __all__ = ["SECTIONS", "Recipe", "absolute", "from_fields", "read_recipe", "recipe_text"]
 
@@ -35,16 +36,18 @@ SECTIONS = {
     "options": "",
 }
 _OPTIONS = "options"
-_HOLDERS = ("privatekt", "fedmd", "pate")
-_STREAMING = tuple(name for name, method in METHODS.items() if method.streams)
 _WIDTH = 100
 # A published set is named by its format before the file.
 _PREFIXED = re.compile(r"(?P<format>[a-z0-9]+):(?P<file>[^/\\].*|/.*)")
+# Whether a method uses a setting.
+Uses = Callable[[Method], bool]
+_STREAMING: Uses = attrgetter("streams")
+_HOLDERS: Uses = attrgetter("divided")
 
 
-def setting(default: Any, section: str, help: str, methods: tuple[str, ...] = (), example: str = "") -> Any:  # noqa: ANN401
+def setting(default: Any, section: str, help: str, used_by: Uses = lambda _: True, example: str = "") -> Any:  # noqa: ANN401
     """A field of a recipe: its section, its help, the methods that use it, and an example."""
-    about = {"section": section, "help": help, "methods": methods, "example": example}
+    about = {"section": section, "help": help, "used_by": used_by, "example": example}
     return field(metadata=about) if default is ... else field(default=default, metadata=about)
 
 
@@ -149,13 +152,17 @@ class Recipe:
         example='"research"',
     )
     public_label: str | None = setting(
-        None, "data", "A label column of the public file, to pretrain the models.", ("fedmd",), example='"topic"'
+        None,
+        "data",
+        "A label column of the public file, to pretrain the models.",
+        lambda method: method.name == "fedmd",
+        example='"topic"',
     )
     save_holder_models: bool = setting(
         False,
         "holders",
         "Write each holder's own model as well. It was trained on records without noise: NO guarantee covers it.",
-        ("fedmd",),
+        lambda method: method.name == "fedmd",
     )
     seed: int | None = setting(None, "", "Replayable noise: a simulation, without a guarantee.", example="0")
     out: Path = setting(Path("tacit-run"), "", "The run folder to write; must not exist.")
@@ -283,7 +290,7 @@ def _setting_lines(recipe: Recipe, section: str, home: Path, notes: Mapping[str,
     lines = []
     for name, each in Recipe.settings().items():
         about = each.metadata
-        if about["section"] != section or (about["methods"] and recipe.chosen not in about["methods"]):
+        if about["section"] != section or not about["used_by"](method_named(recipe.chosen)):
             continue
         value = recipe.chosen if name == "method" else getattr(recipe, name)
         if isinstance(value, Path) or _names_file(recipe, name):
@@ -299,7 +306,7 @@ def _setting_lines(recipe: Recipe, section: str, home: Path, notes: Mapping[str,
 
 def _option_lines(recipe: Recipe) -> list[str]:
     lines = []
-    for name, flag in flags(METHODS[recipe.chosen].load_options()).items():
+    for name, flag in flags(method_named(recipe.chosen).load_options()).items():
         value = recipe.options.get(name, flag.about.default)
         lines += ["", *_comment(flag.about.help)]
         lines.append(f"# {name} =" if value is None else f"{name} = {_toml(value)}")
@@ -342,7 +349,7 @@ def _refuse_option(name: str, method: str, where: str) -> None:
     owners = [each for each in METHODS if name in flags(METHODS[each].load_options())]
     if owners:
         raise InvalidInput(f"{where}: {name} is an option of {' and '.join(owners)}, not of {method}")
-    own = list(flags(METHODS[method_named(method).name].load_options()))
+    own = list(flags(method_named(method).load_options()))
     # ``auto`` takes the options of rknn, too.
     known = own if method != AUTO else [*own, *flags(METHODS[DEFAULT].load_options())]
     close = nearest(name, known)

@@ -252,6 +252,25 @@ class StrictReader:
         del self._left[name]
         return True
 
+    def version(self, newest: int = 1) -> int:
+        """The version of the message's format, which the first version leaves out; a later one is refused.
+
+        >>> StrictReader({}, "request").version(), StrictReader({"version": 2}, "request").version(newest=2)
+        (1, 2)
+        >>> StrictReader({"version": 3}, "request").version(newest=2)
+        Traceback (most recent call last):
+            ...
+        tacit.core.errors.InvalidInput: the request has version 3 of its format; this Tacit reads up to 2: update it
+        """
+        if "version" not in self._left:
+            return 1
+        found = self.integer("version", 2)
+        if found > newest:
+            raise InvalidInput(
+                f"the {self.what} has version {found} of its format; this Tacit reads up to {newest}: update it"
+            )
+        return found
+
     def integer(self, name: str, low: int, high: int = LARGEST_INTEGER) -> int:
         """An integer from ``low`` to ``high``."""
         value = self.take(name)

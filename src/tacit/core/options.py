@@ -8,8 +8,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import wraps
 from typing import Any, ClassVar, Protocol, TypeVar
 
 import numpy as np
@@ -17,7 +18,17 @@ import numpy as np
 from tacit.core.errors import InvalidInput, nearest
 from tacit.core.rational import whole
 
-__all__ = ["OptionField", "Options", "build", "check", "describe", "option", "to_recipe"]
+__all__ = [
+    "OptionField",
+    "Options",
+    "build",
+    "check",
+    "describe",
+    "option",
+    "refuse_renamed",
+    "to_recipe",
+    "with_renamed",
+]
 
 
 class Options(Protocol):
@@ -29,6 +40,7 @@ class Options(Protocol):
 
 
 Made = TypeVar("Made", bound=Options)
+Class = TypeVar("Class", bound=type)
 
 
 @dataclass(frozen=True)
@@ -43,6 +55,7 @@ class OptionField:
     most: float | None = None
     typed: bool = True
     flag: str = ""  # what a command line calls it, where the name alone says too little
+    read: Callable[[Any], Any] | None = None  # from what was typed, where its type alone does not say how
 
 
 def option(
@@ -54,13 +67,55 @@ def option(
     most: float | None = None,
     typed: bool = True,
     flag: str = "",
+    read: Callable[[Any], Any] | None = None,
 ) -> Any:  # noqa: ANN401
     """A field of an options class. ``typed=False`` is for objects that text cannot express.
 
-    An integer ``least`` means integers from ``least`` on; any other, or none, means numbers above it.
+    An integer ``least`` means integers from ``least`` on; any other, or none, means numbers above it. ``read`` is the
+    function from typed text or a number to the value; it raises ``InvalidInput`` with what the value must be.
     """
-    about = {"help": help, "choices": choices, "least": least, "most": most, "typed": typed, "flag": flag}
+    about = {
+        "help": help, "choices": choices, "least": least, "most": most, "typed": typed, "flag": flag, "read": read,
+    }  # fmt: skip
     return dataclasses.field(default=default, metadata=about)
+
+
+def refuse_renamed(names: Iterable[str], renamed: Mapping[str, str], where: str = "") -> None:
+    """Refuse an option's old name, with its new one.
+
+    >>> refuse_renamed(["turns"], {"turns": "rounds"})
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: turns is called rounds now
+    """
+    for name in names:
+        if name in renamed:
+            raise InvalidInput(f"{where}{name} is called {renamed[name]} now")
+
+
+def with_renamed(options: Class) -> Class:
+    """An options class whose constructor refuses the old names of its fields with their new ones.
+
+    >>> @with_renamed
+    ... @dataclass(frozen=True)
+    ... class Mean:
+    ...     renamed = {"turns": "rounds"}
+    ...     rounds: int = option(3, "How often to ask.", least=1)
+    >>> Mean(turns=2)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: turns is called rounds now
+    """
+    own: Any = options
+    made, renamed = own.__init__, own.renamed
+
+    @wraps(made)
+    def checked(self: Any, *given: Any, **named: Any) -> None:  # noqa: ANN401
+        refuse_renamed(named, renamed)
+        made(self, *given, **named)
+
+    own.__init__ = checked
+    return options
 
 
 def describe(options: type[Options]) -> list[OptionField]:
@@ -94,6 +149,8 @@ def check(options: Options) -> None:
     for each in describe(type(options)):
         value = getattr(options, each.name)
         allowed = (each.default, *each.choices)
+        if _is_group(each.default) and not isinstance(value, type(each.default)):
+            raise InvalidInput(f"{each.name} must be a {type(each.default).__name__}, got {type(value).__name__}")
         if each.choices and not (isinstance(value, str | None) and value in allowed):
             raise InvalidInput(f"{each.name} must be one of {', '.join(each.choices)}, got {value!r}")
         if value is None or (each.least is None and each.most is None):
@@ -108,6 +165,11 @@ def check(options: Options) -> None:
             raise InvalidInput(f"{each.name} must be {' and '.join(filter(None, (low, high)))}, got {value!r}")
 
 
+def _is_group(value: Any) -> bool:  # noqa: ANN401
+    """Whether it is an object of options, inside of a method's."""
+    return dataclasses.is_dataclass(value) and not isinstance(value, type)
+
+
 def _within(value: numbers.Real, each: OptionField) -> bool:
     number = float(value)
     above = -math.inf if each.least is None else each.least
@@ -116,6 +178,8 @@ def _within(value: numbers.Real, each: OptionField) -> bool:
 
 def build(made: type[Made], given: Mapping[str, Any], where: str = "") -> Made:
     """The options with these values; an unknown name is refused and the nearest one suggested.
+
+    A mapping stands for the options inside of an option, such as PrivateKT's ``teaching``.
 
     >>> @dataclass(frozen=True)
     ... class Mean:
@@ -131,14 +195,19 @@ def build(made: type[Made], given: Mapping[str, Any], where: str = "") -> Made:
     tacit.core.errors.InvalidInput: unknown option 'round' of Mean; did you mean 'rounds'?
     """
     known = [each.name for each in dataclasses.fields(made)]
+    refuse_renamed(given, getattr(made, "renamed", {}), where)
     for name in given:
-        if name in made.renamed:
-            raise InvalidInput(f"{where}{name} is called {made.renamed[name]} now")
         if name not in known:
             close = nearest(name, known)
             meant = f"; did you mean {close!r}?" if close else f": it has {', '.join(known)}"
             raise InvalidInput(f"{where}unknown option {name!r} of {made.__name__}{meant}")
-    return made(**given)
+
+    def read(name: str, value: Any) -> Any:  # noqa: ANN401
+        default: Any = getattr(made, name, None)
+        group = isinstance(value, Mapping) and _is_group(default)
+        return build(type(default), value, f"{where}{name}: ") if group else value
+
+    return made(**{name: read(name, value) for name, value in given.items()})
 
 
 def to_recipe(options: Options) -> dict[str, Any]:
@@ -163,6 +232,6 @@ def _plain(value: Any) -> Any:  # noqa: ANN401
         return [_plain(each) for each in value]
     if isinstance(value, Mapping):
         return {str(name): _plain(each) for name, each in value.items()}
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+    if _is_group(value):
         return {each.name: _plain(getattr(value, each.name)) for each in dataclasses.fields(value)}
     return str(value) if isinstance(value, numbers.Number) else type(value).__name__

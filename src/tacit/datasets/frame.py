@@ -283,12 +283,27 @@ def number(cell: object) -> float:
     """
     if isinstance(cell, float):
         return cell
-    if not isinstance(cell, str) or "_" in cell:
+    if not isinstance(cell, str):
         return math.nan
+    found = as_read(cell)
+    return found if isinstance(found, float) else {"true": 1.0, "false": 0.0}.get(cell.strip().lower(), math.nan)
+
+
+def as_read(cell: object) -> object:
+    """A cell as a number, if it is a text that a reader of files takes for one; any other cell is not changed.
+
+    A reader returns numbers for a column of which every cell is one. So that a cell means the same whatever the other
+    rows have, its text must mean what the number means.
+
+    >>> as_read("01"), as_read("1_000"), as_read("ill")
+    (1.0, '1_000', 'ill')
+    """
+    if not isinstance(cell, str) or "_" in cell:
+        return cell
     try:
         return float(cell)
     except ValueError:
-        return {"true": 1.0, "false": 0.0}.get(cell.strip().lower(), math.nan)
+        return cell
 
 
 def as_numbers(column: Cells) -> NDArray[np.float64]:
@@ -331,12 +346,12 @@ def as_levels(column: Cells) -> NDArray[Any]:
 
 
 def as_texts(column: Cells) -> list[str]:
-    """The cells as texts; a missing one is the empty text.
+    """The cells as texts; a missing one is the empty text, and 3, "03" and 3.0 are the same text.
 
-    >>> as_texts(np.array(["A cough.", None, 3.0], dtype=object))
-    ['A cough.', '', '3']
+    >>> as_texts(np.array(["A cough.", None, 3.0, "03"], dtype=object))
+    ['A cough.', '', '3', '3']
     """
-    return [each if isinstance(each, str) else _level(each) or "" for each in column.tolist()]
+    return [each if isinstance(each, str) else _level(each) or "" for each in map(as_read, column.tolist())]
 
 
 def _each(column: Cells, read: Callable[[Any], Any], missing: Any, dtype: Any) -> NDArray[Any]:  # noqa: ANN401
@@ -369,15 +384,12 @@ def _days(cell: object, written: str) -> float:
 
 
 def _level(cell: object) -> str | None:
+    cell = as_read(cell)
     if is_missing(cell):
         return None
-    value = cell if isinstance(cell, float) else math.nan
-    text = str(cell)
     if isinstance(cell, str):
         text = "".join(each for each in " ".join(cell.split()) if each.isprintable())[:LONGEST_LEVEL]
-        if text.lower() in ("true", "false"):
-            return text.lower()
-        value = number(cell)
-    if math.isfinite(value):
-        return str(int(value)) if value.is_integer() and abs(value) < 2**53 else repr(value)
-    return text
+        return text.lower() if text.lower() in ("true", "false") else text
+    if isinstance(cell, float) and cell.is_integer() and abs(cell) < 2**53:
+        return str(int(cell))
+    return str(cell)

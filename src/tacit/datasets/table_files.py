@@ -28,9 +28,11 @@ from tacit.core import InvalidInput, listed, nearest
 from tacit.core.samples import column_names
 from tacit.datasets.frame import Frame, cells_of, frame_of, named_values, require_column
 
-__all__ = ["COMPRESSIONS", "open_text", "read_arrow", "read_csv", "read_json_lines", "suffix_of"]
+__all__ = ["COMPRESSIONS", "OPEN_ENDED", "open_text", "read_arrow", "read_csv", "read_json_lines", "suffix_of"]
 
 COMPRESSIONS: dict[str, Any] = {".gz": gzip.open, ".xz": lzma.open, ".bz2": bz2.open}
+# Files without a list of their columns: a row may add one.
+OPEN_ENDED = (".jsonl", ".ndjson")
 ROWS_AT_A_TIME = 20_000
 SEPARATORS = ",;\t"
 # A cell that is more likely a number, a date or a missing value than the name of a column.

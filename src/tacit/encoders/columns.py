@@ -215,8 +215,11 @@ class DateColumn:
         parts = [np.where(missing, 0.0, _scaled(days, self.center, self.scale))]
         for cycle in self.cycles:
             angle = np.where(missing, 0.0, days) % CYCLES[cycle] * (2 * math.pi / CYCLES[cycle])
-            # Rounded to a grid, so that no bit depends on how many cells are computed at once.
-            parts += [np.where(missing, 0.0, snapped(wave(angle), 20)) for wave in (np.sin, np.cos)]
+            distinct, places = np.unique(angle, return_inverse=True)
+            for wave in (math.sin, math.cos):
+                # One by one: the last bit of numpy's functions may depend on how many cells are computed at once.
+                waves = np.array([wave(each) for each in distinct.tolist()])
+                parts.append(np.where(missing, 0.0, snapped(waves, 20)[places]))
         found = np.column_stack(parts) * self.weight
         return (np.column_stack([found, missing]) if self.gaps else found).astype(np.float32)
 
@@ -300,8 +303,8 @@ def _filled(cells: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def _known(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The numbers, with infinite and too large ones as missing."""
-    return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan)
+    """The numbers, with infinite and too large ones as missing and one zero: a text "-0" loses its sign."""
+    return np.where(np.abs(values) <= LARGEST_NUMBER, values, math.nan) + 0.0
 
 
 def _center_and_scale(values: NDArray[np.float64]) -> tuple[float, float]:

@@ -5,7 +5,7 @@ Only public samples are read, so the kind and everything that depends on it cost
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -31,6 +31,8 @@ __all__ = [
     "ImageEncoder",
     "Recognized",
     "all_numbers",
+    "encoder_fields",
+    "encoder_from",
     "read_encoder",
     "recognize",
     "write_encoder",
@@ -133,10 +135,12 @@ def recognize(
     kind: str | None = None,
     text: Sequence[str] = (),
     categories: Sequence[str] = (),
+    minilm: bool | None = None,
 ) -> Recognized:
     """The kind of public samples, as ``samples_of`` returns them, and their fitted encoder.
 
-    ``kind`` sets the kind; ``text`` and ``categories`` are columns of a table.
+    ``kind`` sets the kind; ``text`` and ``categories`` are columns of a table. ``minilm`` is whether texts are also
+    encoded by MiniLM, by default if it is installed.
 
     >>> recognize(np.array(["a bad cough", "a high fever", "a cough"])).kind
     'text'
@@ -156,11 +160,11 @@ def recognize(
     if sparse.issparse(public):
         return Recognized(_only("embedding", kind, "a sparse matrix"), Components.fit(public))
     if is_text(public):
-        return Recognized(_only("text", kind, "texts"), TextEncoder.fit(public))
+        return Recognized(_only("text", kind, "texts"), TextEncoder.fit(public, minilm))
     if isinstance(public, np.ndarray) and public.ndim == 2 and public.dtype.kind in "OUT":
         public = frame_of(public, "public samples")
     if isinstance(public, Frame):
-        return _recognize_frame(public, kind, text, categories)
+        return _recognize_frame(public, kind, text, categories, minilm)
     rows = np.asarray(public)
     if rows.ndim < 2 or rows.dtype.kind not in "fiub":
         raise InvalidInput(f"public samples must be numbers, one row per sample; got {rows.dtype}{rows.shape}")
@@ -175,7 +179,9 @@ def recognize(
     return Recognized(kind or _kind_of_numbers(rows))
 
 
-def _recognize_frame(public: Frame, kind: str | None, text: Sequence[str], categories: Sequence[str]) -> Recognized:
+def _recognize_frame(
+    public: Frame, kind: str | None, text: Sequence[str], categories: Sequence[str], minilm: bool | None
+) -> Recognized:
     """The kind of a table with named columns: numbers, mixed, or texts only."""
     numbers = kind in ("table", "embedding", "images") or (
         kind is None and not text and not categories and all_numbers(public)
@@ -187,7 +193,7 @@ def _recognize_frame(public: Frame, kind: str | None, text: Sequence[str], categ
         return Recognized(kind or _kind_of_numbers(rows))
     if kind == "text" and not text:
         text = public.columns
-    encoder = TableEncoder.fit(public, text, categories)
+    encoder = TableEncoder.fit(public, text, categories, minilm)
     return Recognized("mixed" if encoder.columns else "text", encoder)
 
 
@@ -224,9 +230,18 @@ def _kind_of_numbers(rows: NDArray[Any]) -> str:
     return "embedding" if high <= _UNEVEN * low else "table"
 
 
+def encoder_fields(encoder: Encoder) -> dict[str, Any]:
+    """The encoder's name and parameters, as values that can be encoded.
+
+    >>> encoder_fields(ImageEncoder((8, 8, 1)))
+    {'encoder': 'images', 'shape': [8, 8, 1]}
+    """
+    return {"encoder": encoder.name, **encoder.fields()}
+
+
 def write_encoder(encoder: Encoder, folder: Path) -> str:
     """Write the encoder into a folder as plain data, and return the file's name."""
-    (folder / ENCODER_FILE).write_bytes(encode({"encoder": encoder.name, **encoder.fields()}))
+    (folder / ENCODER_FILE).write_bytes(encode(encoder_fields(encoder)))
     return ENCODER_FILE
 
 
@@ -241,7 +256,17 @@ def read_encoder(file: Path) -> Encoder:
     """
     if file.stat().st_size > _LARGEST_FILE:
         raise InvalidInput(f"{file}: too large for an encoder")
-    fields = StrictReader(decode(file.read_bytes()), "encoder")
-    made: Encoder = ENCODERS[fields.one_of("encoder", ENCODERS)].read(fields)
+    return encoder_from(StrictReader(decode(file.read_bytes()), "encoder"))
+
+
+def encoder_from(fields: StrictReader, kinds: Collection[str] = tuple(ENCODERS)) -> Encoder:
+    """The encoder with these fields, of one of these kinds; anything else is refused.
+
+    >>> encoder_from(StrictReader({"encoder": "images", "shape": [8, 8, 1]}, "encoder"), ("table", "text"))
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: the encoder's encoder must be one of table, text
+    """
+    made: Encoder = ENCODERS[fields.one_of("encoder", kinds)].read(fields)
     fields.done()
     return made

@@ -56,7 +56,9 @@ class TableEncoder:
     left_out: dict[str, str] = field(default_factory=dict)
 
     @classmethod
-    def fit(cls, public: Frame, text: Sequence[str] = (), categories: Sequence[str] = ()) -> TableEncoder:
+    def fit(
+        cls, public: Frame, text: Sequence[str] = (), categories: Sequence[str] = (), minilm: bool | None = None
+    ) -> TableEncoder:
         """Fit each public column; ``text`` and ``categories`` are columns whose kind is known."""
         for name in (*text, *categories):
             require_column(name, public.columns, "the public samples")
@@ -75,7 +77,7 @@ class TableEncoder:
         if not columns and not texts:
             raise InvalidInput("the public samples have no column that varies")
         named = tuple(name for name in public.columns if name in texts)
-        return cls(tuple(columns), named, TextEncoder.fit(public.take(named)) if named else None, left_out)
+        return cls(tuple(columns), named, TextEncoder.fit(public.take(named), minilm) if named else None, left_out)
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -29,7 +29,10 @@ __all__ = ["Components", "TextEncoder", "minilm_installed", "texts_of"]
 _WORDS, _COMPONENTS = 20_000, 128
 # Both factors of a product are rounded to grids, so that sums are exact and a row's features depend on that row only.
 _BITS = 20
+_MOST_COMPONENTS = 4096
 LONGEST_WORD = 100
+# The square of a direction's length, which rounding to the grid changes a little.
+_LONGEST = 1.01
 
 
 @dataclass(frozen=True)
@@ -103,8 +106,13 @@ class Components:
     def read(cls, fields: StrictReader) -> Components:
         """Read the directions, which must be on the grid and between -1 and 1."""
         found = fields.array("directions", ("<f4",), (None, None), -1.0, 1.0)
+        if len(found) > _MOST_COMPONENTS:
+            raise InvalidInput(f"the {fields.what} must have at most {_MOST_COMPONENTS} directions")
         if not found.size or not np.array_equal(found, snapped(found, _BITS)):
             raise InvalidInput(f"the {fields.what}'s directions must be multiples of 2^-{_BITS}")
+        # Longer ones would make sums of squares inexact, and then a row's features could depend on the others.
+        if (np.square(found, dtype=np.float64).sum(axis=1) > _LONGEST).any():
+            raise InvalidInput(f"the {fields.what}'s directions must have length 1")
         return cls(found)
 
 
@@ -210,7 +218,8 @@ class TextEncoder:
     def read(cls, fields: StrictReader) -> TextEncoder:
         """Read the words, their weights and directions."""
         words = fields.texts("words", _WORDS)
-        rarity = fields.array("rarity", ("<f8",), (len(words),), 0.0, 100.0)
+        # Squares of smaller weights would be inexact.
+        rarity = fields.array("rarity", ("<f8",), (len(words),), 1e-6, 100.0)
         inner = fields.nested("components")
         components = Components.read(inner)
         inner.done()

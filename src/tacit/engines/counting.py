@@ -24,6 +24,7 @@ from tacit.engines.fragments import Fragment, RecordBlock, class_column, frame_o
 from tacit.engines.persons import PersonBound
 
 __all__ = [
+    "ATTEMPTS",
     "FAILED",
     "BlockTable",
     "FragmentCount",
@@ -36,6 +37,8 @@ __all__ = [
 
 # In place of the number of rows of a fragment that could not be counted.
 FAILED = -1
+# How often a fragment is counted that fails; and, in each of these attempts, how often an engine runs a task whose
+# worker died. A record that kills every worker may end neither a run nor wait forever.
 ATTEMPTS = 3
 _log = logging.getLogger("tacit.engines")
 # A cluster's address, and how many seconds it has to take a connection.

@@ -7,8 +7,10 @@ disk when it is full; only tables of integers are there.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
+import socket
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -17,13 +19,17 @@ import numpy as np
 # Set before Ray is loaded: no usage statistics are sent, and accelerators stay visible.
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
 os.environ.setdefault("RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO", "0")
+# What its compiled part logs would be on the user's screen; failures come as exceptions.
+os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+# A task that Ray ended because memory was short would else be run again forever.
+os.environ.setdefault("RAY_task_oom_retries", "2")
 import ray
 import ray.cloudpickle
 import ray.data
 from numpy.typing import NDArray
 
-from tacit.core import TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial, require_reached, require_written
+from tacit.core import InvalidInput, TacitError, listed
+from tacit.engines.counting import ATTEMPTS, FragmentCount, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["FragmentActor", "RayEngine"]
@@ -69,12 +75,32 @@ def _partials_of(columns: dict[str, Any]) -> Iterator[Partial]:
         yield Partial(int(fragment), int(rows), flat.reshape(-1, int(width)) if width else flat.reshape(0, 0))
 
 
+def _require_connected(address: str) -> None:
+    """Refuse an address if this process is connected to another cluster: its workers would count instead."""
+    here = str(ray.get_runtime_context().gcs_address)
+    if address != "auto" and _resolved(address) != _resolved(here):
+        raise InvalidInput(
+            f"Ray is already connected in this process, to {here} and not to {listed([address])}: call ray.shutdown() "
+            "before, or leave out the address"
+        )
+
+
+def _resolved(address: str) -> tuple[str, str]:
+    """The host and port, and the host's number if it is a name."""
+    host, _, port = address.rpartition(":")
+    with contextlib.suppress(OSError):
+        host = socket.gethostbyname(host)
+    return host, port
+
+
 class RayEngine:
     """A Ray cluster at ``address``, or Ray on this machine until the engine is closed."""
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
         self._workers = workers
         self._started = not ray.is_initialized()
+        if not self._started and address is not None:
+            _require_connected(address)
         if self._started:
             if address is not None:
                 require_reached("Ray", address)
@@ -108,6 +134,10 @@ class RayEngine:
             batch_size=1,
             compute=ray.data.ActorPoolStrategy(min_size=1, max_size=max(1, workers)),
             num_cpus=1,
+            # Without a limit a task that kills its worker would never end; and a worker that is replaced once more than
+            # its task is tried would stay, with the core that the next attempt needs.
+            max_restarts=ATTEMPTS - 1,
+            max_task_retries=ATTEMPTS - 1,
         )
         for batch in tables.iter_batches(batch_size=None, batch_format="numpy"):
             yield from _partials_of(batch)

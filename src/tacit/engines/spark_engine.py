@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tacit.core import InvalidInput, TacitError, listed
-from tacit.engines.counting import FragmentCount, Partial, require_reached, require_written
+from tacit.engines.counting import ATTEMPTS, FragmentCount, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["SparkEngine"]
@@ -41,7 +41,13 @@ class SparkEngine:
     """Spark at ``address`` (``spark://host:7077``), or on this machine until the engine is closed."""
 
     def __init__(self, workers: int | None = None, address: str | None = None) -> None:
-        self._started = SparkSession.getActiveSession() is None
+        active = SparkSession.getActiveSession()
+        self._started, self._workers = active is None, workers
+        if active is not None and address not in (None, active.sparkContext.master):
+            raise InvalidInput(
+                f"a Spark session is already open in this process, at {active.sparkContext.master} and not at "
+                f"{listed([address])}: stop it before, or leave out the address"
+            )
         if self._started and address is None:
             _java()
         if self._started and address is not None:
@@ -52,11 +58,16 @@ class SparkEngine:
         if address is None:
             # Not reachable from the network.
             builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-        local = f"local[{workers or '*'}]"
+        elif workers is not None:
+            # A cluster of Spark's own would give all its cores; others are limited by the number of tasks.
+            builder = builder.config("spark.cores.max", str(workers))
+        # With the number of attempts: on this machine Spark would otherwise not run a task again.
+        local = f"local[{workers or '*'},{ATTEMPTS}]"
         try:
             self._session = (
                 builder.appName("tacit")
                 .master(address or local)
+                .config("spark.task.maxFailures", str(ATTEMPTS))
                 .config("spark.ui.enabled", "false")
                 .config("spark.ui.showConsoleProgress", "false")
                 .config("spark.sql.execution.arrow.maxRecordsPerBatch", "1")
@@ -85,12 +96,17 @@ class SparkEngine:
                     yield _packed(work(known[number]))
 
         spark = self._session.sparkContext
-        wave = WAVES * max(1, spark.defaultParallelism)
+        first = 0
         try:
             # In waves that keep the workers busy: all tables together might be too large for this process.
-            for first in range(0, len(fragments), wave):
-                some = fragments[first : first + wave]
-                numbers = spark.parallelize([(each.number,) for each in some], len(some))
+            while first < len(fragments):
+                # Asked anew: a cluster's executors come one after the other.
+                cores = max(1, spark.defaultParallelism)
+                some = fragments[first : first + WAVES * (self._workers or cores)]
+                first += len(some)
+                # One task per fragment, or as many tasks as workers if more could run at the same time.
+                tasks = len(some) if self._workers is None or self._workers >= cores else self._workers
+                numbers = spark.parallelize([(each.number,) for each in some], min(len(some), tasks))
                 frame = self._session.createDataFrame(numbers, "fragment bigint")
                 for row in frame.mapInArrow(counted, RETURNED).collect():
                     table = np.frombuffer(row["table"], dtype="<i8").astype(np.int64)

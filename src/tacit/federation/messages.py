@@ -60,6 +60,7 @@ class RefusalReason(StrEnum):
     COLUMNS = "columns"
     BUSY = "busy"
     CANCELED = "canceled"
+    ENCODER = "encoder"
 
     @property
     def in_words(self) -> str:
@@ -86,6 +87,7 @@ _IN_WORDS = {
     RefusalReason.APPROVAL: "a person at this node has not approved this job; ask again later",
     RefusalReason.BUSY: "its queue is full or the node is stopping; ask again later",
     RefusalReason.CANCELED: "its operator has canceled this job",
+    RefusalReason.ENCODER: "its policy or its kind of records does not allow this encoder, or needs one",
 }
 # Temporary reasons: the same question may be answered later, on another day, or after a person has decided.
 PASSING = (
@@ -102,6 +104,8 @@ _WORDS = tuple(RefusalReason)
 @dataclass(frozen=True)
 class Request:
     """One question to one node: its run, round and step, and how many nodes are asked.
+
+    This is version 1 of the format, which no field states; a later one has ``version``, and is refused here.
 
     Most questions have the one step ``answer``; for the other steps ``content`` is the step's message. ``records`` is
     the assumed largest number of records per node, which sets the width of the numbers in an answer. ``features`` are
@@ -201,6 +205,7 @@ class Response:
 def read_node_request(payload: bytes) -> Request:
     """The request in these bytes; anything else is an error."""
     fields = decode_strict(payload, LARGEST_REQUEST, "request")
+    fields.version()
     request = Request(
         run=fields.text("run", _LONGEST_NAME),
         round=fields.integer("round", 0, _MOST),

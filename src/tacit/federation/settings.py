@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import tomllib
 from collections.abc import Mapping, Sequence
+from math import prod
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated, Literal, TypeVar
 
 from pydantic import (
     AfterValidator,
@@ -25,10 +26,12 @@ from pydantic import (
 from tacit.core import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.datasets.table import check_classes
+from tacit.datasets.table_files import OPEN_ENDED, suffix_of
 from tacit.engines.engine import Engine
 from tacit.federation.certificates import on_loopback
 from tacit.federation.collector.messages import LARGEST_BATCH, MOST_BYTES
 from tacit.methods.question import MOST_RECORDS
+from tacit.representations.arrays import LARGEST_IMAGE
 
 __all__ = [
     "NODE_EXAMPLE", "NODE_NAME", "File", "Key", "Link", "Names", "NodeEngine", "NodeFile",
@@ -52,6 +55,12 @@ def _key(value: object) -> object:
 
 def _ledger(value: object) -> object:
     return ledger_place(value) if isinstance(value, str) else value
+
+
+def _image(shape: tuple[int, int, int]) -> tuple[int, int, int]:
+    if min(shape) < 1 or shape[2] not in (1, 3) or prod(shape) > LARGEST_IMAGE:
+        raise ValueError("must be height, width, and 1 (gray) or 3 (color), of a small image")
+    return shape
 
 
 # A path relative to the file that names it; a ledger's file or URL; a public key; names in order.
@@ -126,6 +135,9 @@ data = "records.csv"                # labeled private records: .csv or .npz
 label = "diagnosis"                 # or ["ill", "well"]: one column of zeros and ones per class, for multi-label data
 classes = ["ill", "well"]           # public knowledge, in the same order everywhere
 features = ["age", "dose"]          # optional: the feature columns, which are matched by name
+# kind = "mixed"                    # categories, dates, texts, missing values: the job's encoder makes numbers of them
+# kind = "images"                   # data is a folder with a folder per class, and there is no label
+# shape = [28, 28, 1]               # of the public images: height, width, and 1 (gray) or 3 (color)
 policy = "policy.toml"              # ceiling, methods, mechanisms, purposes, participants
 ledger = "north.ledger"             # created from the policy at the first start; or postgresql://…
 account = "north"
@@ -236,12 +248,14 @@ class NodeFile(BaseModel):
 
     name: Annotated[str, Field(pattern=NODE_NAME)]
     data: File
-    label: str | Names
+    label: str | Names | None = None
     classes: Annotated[Names, AfterValidator(lambda names: tuple(check_classes(names)))]
     policy: File
     ledger: LedgerFile
     account: str
     features: Names | None = None
+    kind: Literal["mixed", "images"] | None = None
+    shape: Annotated[tuple[int, int, int], Field(strict=False), AfterValidator(_image)] | None = None
     pace: Annotated[float, Field(ge=0, le=3600)] = 1.0
     model: str = "logistic"
     public: File | None = None
@@ -275,12 +289,24 @@ def read_node_file(path: str | Path) -> NodeFile:
     """
     path = Path(path)
     found = read_settings(path, NodeFile)
-    if not isinstance(found.label, str) and sorted(found.label) != sorted(found.classes):
+    images = found.kind == "images"
+    if images and (found.shape is None or found.label is not None):
+        raise InvalidInput(f"{path}: images need their shape, and no label: folders name the classes")
+    if not images and found.shape is not None:
+        raise InvalidInput(f'{path}: shape is for kind = "images"')
+    if not images and found.label is None:
+        raise InvalidInput(f"{path}: label: is missing")
+    if isinstance(found.label, tuple) and sorted(found.label) != sorted(found.classes):
         raise InvalidInput(f"{path}: label is a list of columns, which must be the classes, one column each")
-    if not isinstance(found.label, str) and found.engine is not None:
+    if isinstance(found.label, tuple) and found.engine is not None:
         raise InvalidInput(
             f"{path}: an engine counts records with one label each: give label one column, or remove [engine]"
         )
+    if found.kind is not None and found.engine is not None:
+        raise InvalidInput(f"{path}: an engine counts numbers: remove [engine], or kind")
+    if found.kind == "mixed" and found.features is None and suffix_of(found.data) in OPEN_ENDED:
+        # The columns of such a file are the keys of its records, and a coordinator may learn the columns.
+        raise InvalidInput(f"{path}: {found.data.name} has no header: name its feature columns in features")
     found._home = path.absolute().parent
     return found
 

@@ -13,7 +13,7 @@ from typing import TypeVar
 
 from tacit.core import Ceiling, InvalidInput
 from tacit.ledger.account import PolicyLimits, covered
-from tacit.ledger.policy_file import parsed
+from tacit.ledger.policy_file import ENCODER_FEATURES, ENCODER_KINDS, parsed
 
 __all__ = [
     "Rules", "parse_policy", "parse_rules", "read_policy", "read_rules",
@@ -30,7 +30,8 @@ class Rules:
     A purpose includes its rounds: "labels" allows "labels, round 1 of 2" too. ``honest_others`` is the largest number
     of other honest nodes or devices that a guarantee may rely on, and ``noise_share`` the least share of the noise
     that this node adds itself; None is no requirement. With ``approval`` a person approves each job. Of other installed
-    packages only the named ``representations`` are read.
+    packages only the named ``representations`` are read. ``encoders`` are the kinds of encoders that a coordinator may
+    send for raw rows, and ``encoder_features`` the most features that they may make of a record.
     """
 
     methods: tuple[str, ...]
@@ -42,6 +43,8 @@ class Rules:
     limits: PolicyLimits = NO_LIMITS
     approval: bool = False
     representations: tuple[str, ...] = ()
+    encoders: tuple[str, ...] = ENCODER_KINDS
+    encoder_features: int = ENCODER_FEATURES
 
     def covers(self, purpose: str) -> bool:
         """Whether this purpose is allowed.
@@ -92,6 +95,8 @@ def parse_rules(text: str) -> Rules:
         limits=NO_LIMITS if policy.limits is None else policy.limits.limits(purposes),
         approval=allowed.approval,
         representations=tuple(allowed.representations),
+        encoders=tuple(allowed.encoders),
+        encoder_features=allowed.encoder_features,
     )
 
 

@@ -16,7 +16,8 @@ from tacit.core import Adjacency, Ceiling, InvalidInput, Rule, Unit, nearest, po
 from tacit.ledger.account import Bound, PolicyLimits, covered
 
 __all__ = [
-    "KNOWN_PURPOSES", "METHOD_NAMES", "POLICY_EXAMPLE", "RULES_EXAMPLE", "PolicyFile", "mechanism_names", "parsed",
+    "ENCODER_FEATURES", "ENCODER_KINDS", "KNOWN_PURPOSES", "METHOD_NAMES", "POLICY_EXAMPLE", "RULES_EXAMPLE",
+    "PolicyFile", "mechanism_names", "parsed",
 ]  # fmt: skip
 
 POLICY_EXAMPLE = """\
@@ -39,6 +40,8 @@ participants = 3              # at least this many nodes take part
 # noise_share = 0.25          # this node itself adds at least this share of the noise of a guarantee
 # approval = true             # a person approves each job before its first answer: `tacit federation approve`
 # representations = ["ranks"] # also read these from other installed packages; Tacit's own are always read
+# encoders = ["table"]        # for a node of kind "mixed": table (numbers, categories, dates), text; [] for none
+# encoder_features = 4096     # the most features that an encoder may make of a record
 
 # [limits]                    # limits beside the ceiling; each may be omitted
 # question = { epsilon = 0.5 }                 # delta: that of the account, if omitted
@@ -47,6 +50,9 @@ participants = 3              # at least this many nodes take part
 """
 # A method that nodes answer has a holder; its package is not imported here, below it.
 METHOD_NAMES = tuple(sorted(each.parent.name for each in (Path(__file__).parents[1] / "methods").glob("*/holder.py")))
+# What encoders that a coordinator sends may read, and by default the most features that they may make of a record:
+# a few thousand records are encoded at a time, which takes 128 MiB at most.
+ENCODER_KINDS, ENCODER_FEATURES = ("table", "text"), 4096
 # Purposes are free text, and these are what Tacit's own coordinators write.
 KNOWN_PURPOSES = (
     "FedMD predictions",
@@ -208,6 +214,8 @@ class _Allow(BaseModel):
     noise_share: Annotated[InstanceOf[Fraction], BeforeValidator(_share)] | None = None
     approval: bool = False
     representations: list[Annotated[str, Field(min_length=1)]] = []
+    encoders: list[Annotated[str, AfterValidator(_listed(ENCODER_KINDS))]] = list(ENCODER_KINDS)
+    encoder_features: Annotated[int, Field(ge=1)] = ENCODER_FEATURES
 
 
 class _Bound(BaseModel):

@@ -8,16 +8,17 @@ more time or memory than an honest one.
 from __future__ import annotations
 
 import hashlib
+from dataclasses import replace
 from typing import Any, ClassVar, Protocol, Self
 
 from numpy.typing import NDArray
 
-from tacit.core import Adjacency, InvalidInput, Mechanism, Representation, Sensitivity, Unit
+from tacit.core import Adjacency, Exchange, InvalidInput, Mechanism, Representation, Sensitivity, Unit
 from tacit.core.codec import StrictReader, encode
 from tacit.mechanisms.forms import AnswerForm
 from tacit.mechanisms.registry import described, mechanism_fields, read_mechanism
+from tacit.representations import registry
 from tacit.representations.arrays import FLOAT32
-from tacit.representations.registry import read_representation, representation_fields
 
 __all__ = [
     "FLOAT32",
@@ -30,19 +31,21 @@ __all__ = [
     "Notice",
     "Question",
     "TableQuestion",
+    "encoded_by",
+    "encoder_of",
+    "encoding_fields",
     "is_signed",
     "mechanism_fields",
     "mechanism_form",
     "read_distances",
+    "read_encoding",
     "read_mechanism",
     "read_points",
-    "read_representation",
     "read_request",
     "read_rows",
     "read_samples",
     "read_table_fields",
     "representation_digest",
-    "representation_fields",
     "request_fields",
     "require_classes",
     "require_small_table",
@@ -61,6 +64,8 @@ MOST_CELLS = 2 * 10**7
 INTEGERS = ("<i8",)
 # Features and targets: beyond this, squares of differences are no longer finite.
 LARGEST_VALUE = 1e18
+# The name of a representation that begins with an encoder (``tacit.encoders.encoded``).
+ENCODED = "encoded"
 SAMPLE_TYPES = ("|b1", "|i1", "|u1", "<i2", "<u2", "<i4", "<u4", "<i8", "<u8", "<f4", "<f8")
 
 
@@ -174,6 +179,60 @@ def is_signed(sent: Notice) -> bool:
     return bool(getattr(sent, "signed", False))
 
 
+def encoding_fields(representation: Representation) -> dict[str, Any]:
+    """The fields of a question's representation, which may begin with an encoder of raw rows.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> encoding_fields(Identity(4))
+    {'kind': 'identity', 'width': 4}
+    """
+    if getattr(representation, "name", None) == ENCODED:
+        described: Any = representation
+        return {"kind": ENCODED, **described.fields()}
+    return registry.representation_fields(representation)
+
+
+def read_encoding(fields: StrictReader) -> Representation:
+    """The representation of a question; only here, and not inside another, may it begin with an encoder.
+
+    >>> read_encoding(StrictReader({"kind": "identity", "width": 4}, "representation"))
+    Identity(width=4)
+    """
+    kind = fields.peek("kind")
+    if not isinstance(kind, str) or kind != ENCODED:
+        return registry.read_representation(fields)
+    # Tables of numbers need neither this nor what it imports.
+    from tacit.encoders.encoded import EncodedRows
+
+    fields.one_of("kind", (ENCODED,))
+    return EncodedRows.read(fields)
+
+
+def encoder_of(sent: Notice) -> Any:  # noqa: ANN401
+    """The ``EncodedRows`` representation of a question about raw rows; None if it is about numbers.
+
+    >>> from tacit.methods.rknn.wire import VoteAsk
+    >>> encoder_of(VoteAsk) is None
+    True
+    """
+    representation = getattr(sent, "representation", None)
+    return representation if getattr(representation, "name", None) == ENCODED else None
+
+
+def encoded_by(encoder: Any, exchange: Exchange[Any, Any]) -> Exchange[Any, Any]:  # noqa: ANN401
+    """The exchange with nodes that have raw rows: with every question they get the encoder of its features."""
+    from tacit.encoders.encoded import EncodedRows
+    from tacit.representations.scaled import Identity
+
+    # Checked here once, before anybody pays.
+    checked = EncodedRows.of(encoder, Identity(encoder.width))
+
+    def put(ask: Any) -> list[Any]:  # noqa: ANN401
+        return list(exchange(replace(ask, representation=replace(checked, then=ask.representation))))
+
+    return put
+
+
 def representation_digest(representation: Representation) -> str:
     """A digest of a representation with its parameters: the same question in another space is a different one.
 
@@ -184,7 +243,7 @@ def representation_digest(representation: Representation) -> str:
     False
     """
     try:
-        content = encode(representation_fields(representation))
+        content = encode(encoding_fields(representation))
     except InvalidInput:
         content = type(representation).__qualname__.encode()
     return hashlib.sha256(content).hexdigest()

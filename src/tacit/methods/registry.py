@@ -38,6 +38,7 @@ __all__ = [
     "known_kinds",
     "method_named",
     "method_of",
+    "refuse_masked",
     "require_streams",
 ]
 
@@ -75,12 +76,14 @@ class Method:
     prepare: str = ""
     forecast: str = ""
     delta: str = "0"
-    over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes
+    over_nodes: tuple[str, ...] = ("local",)  # the trust models over nodes, the default first
     holders_pay: bool = False  # every holder has its own account
+    divided: bool = False  # in one process, too, it has several holders
     streams: bool = False  # its tables are computed block by block, so records need not be in memory
     forecast_by_features: bool = False  # its forecast needs public samples, not only how far voters agree
     # One curator has the records, and a larger ε stands for more of them: noise and counts keep their ratio.
     rehearsable: bool = False
+    encodes: bool = False  # its holders use records by the question's representation only, so nodes may have raw rows
 
     def __post_init__(self) -> None:
         if not self.name.isidentifier():
@@ -94,6 +97,16 @@ class Method:
     def kinds(self) -> tuple[type[Notice], ...]:
         """All messages from a coordinator to a node."""
         return (*self.questions, *self.notices)
+
+    def trust_over_nodes(self, options: Options) -> str:
+        """The trust model over nodes if none is named.
+
+        >>> METHODS["class_sums"].trust_over_nodes(METHODS["class_sums"].load_options()())
+        'masked'
+        """
+        # A method that asks the questions of others has the default of the one that its options name.
+        named: str = getattr(options, "trust_over_nodes", self.over_nodes[0])
+        return named
 
     def load_node_side(self) -> Any:  # noqa: ANN401
         """The code that answers the questions: only this imports the private side."""
@@ -144,6 +157,7 @@ METHODS: Mapping[str, Method] = {
             forecast="forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            encodes=True,
             rehearsable=True,
         ),
         Method(
@@ -155,6 +169,7 @@ METHODS: Mapping[str, Method] = {
             forecast="tacit.methods.auto.method:forecast",
             over_nodes=("local", "masked", "shuffle", "central"),
             streams=True,
+            encodes=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
@@ -162,23 +177,25 @@ METHODS: Mapping[str, Method] = {
             "class_sums",
             (SumAsk,),
             "ClassSums",
-            over_nodes=("local", "masked", "central"),
+            over_nodes=("masked", "local", "central"),
             streams=True,
+            encodes=True,
             forecast_by_features=True,
             rehearsable=True,
         ),
-        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True),
-        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True),
-        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("local", "masked")),
+        _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True, divided=True),
+        _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True, divided=True),
+        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("masked", "local"), divided=True),
         _own(
             "noisy_sgd",
             (GradientAsk,),
             "NoisySGD",
-            over_nodes=("local", "masked", "central"),
+            over_nodes=("masked", "local", "central"),
             forecast_by_features=True,
             rehearsable=True,
+            encodes=True,
         ),
-        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True),
+        _own("private_knn", (NeighborAsk,), "PrivateKNN", forecast_by_features=True, encodes=True),
     )
 }
 
@@ -242,10 +259,13 @@ def method_named(name: str) -> Method:
     tacit.core.errors.InvalidInput: unknown method 'pat': choose one of rknn, ... did you mean 'pate'?
     """
     found = find_method(name)
-    if found is None or not found.prepare:
-        close = nearest(name, list(METHODS))
+    if found is None:
+        known = [*METHODS, *sorted({each.name for each in entry_points(group=GROUP)} - METHODS.keys())]
+        close = nearest(name, known)
         meant = f"; did you mean {close!r}?" if close else ""
-        raise InvalidInput(f"unknown method {listed([name])!r}: choose one of {', '.join(METHODS)}{meant}")
+        raise InvalidInput(f"unknown method {listed([name])!r}: choose one of {', '.join(known)}{meant}")
+    if not (found.options and found.prepare):
+        raise InvalidInput(f"method {name} has no options and no prepare: it is run by its own coordinator only")
     return found
 
 
@@ -264,6 +284,22 @@ class_sums, rknn. Nothing was charged
             f"{method.name} needs all records in memory; methods that read a record source are {', '.join(known)}. "
             "Nothing was charged"
         )
+
+
+def refuse_masked(method: Method, trust: str | None) -> None:
+    """Refuse secure aggregation in one process, and say how it is asked for.
+
+    >>> refuse_masked(METHODS["pate"], "central")
+    >>> refuse_masked(METHODS["pate"], "masked")
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: trust masked is secure aggregation over nodes: give exchange=tacit.Nodes(...)
+    """
+    if trust != "masked":
+        return
+    sums = [each.name for each in METHODS.values() if "masked" in each.over_nodes]
+    other = "" if "masked" in method.over_nodes else f", and a method that has it: {', '.join(sums)}"
+    raise InvalidInput(f"trust masked is secure aggregation over nodes: give exchange=tacit.Nodes(...){other}")
 
 
 def automatic(given: Iterable[str]) -> str:

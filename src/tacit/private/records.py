@@ -291,7 +291,8 @@ def require_usable(records: Private[Records], classes: int) -> None:
         if not len(own.labels):
             raise InvalidInput("there are no records: a holder needs at least one")
         flat = own.samples.reshape(len(own.samples), -1)
-        if flat.dtype.kind not in "fiub":
+        # Raw rows, which have named columns, are made numbers by an encoder that never fails on a cell.
+        if flat.dtype.kind not in "fiub" and flat.dtype.names is None:
             raise InvalidInput(f"records must be numbers, got {flat.dtype}")
         if flat.dtype.kind == "f" and len(bad := np.flatnonzero(~np.isfinite(flat).all(axis=1))):
             raise InvalidInput(f"record {bad[0]} has a value that is not a finite number")

@@ -5,7 +5,7 @@ Each named chain is fitted to the public samples and the number of queries.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -19,7 +19,7 @@ from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGr
 from tacit.representations.maps import spectral_map, umap_map
 from tacit.representations.patches import PatchDictionary
 from tacit.representations.registry import read_representation, representation_fields
-from tacit.representations.scaled import Directions, PrincipalComponents
+from tacit.representations.scaled import Directions, Identity, PrincipalComponents
 from tacit.representations.transformed_kmeans import TransformedShares
 
 __all__ = [
@@ -59,6 +59,16 @@ class Chained:
             parts.append(fit(public))
             public = parts[-1].encode(public)
         return cls(tuple(parts), fitted_on)
+
+    @classmethod
+    def of(cls, parts: Iterable[Representation], fitted_on: str | None = None) -> Chained:
+        """The chain of these parts without those that change nothing.
+
+        >>> from tacit.representations.scaled import Identity
+        >>> Chained.of([Identity(2), Directions(2)]).parts
+        (Directions(width=2),)
+        """
+        return cls(tuple(each for each in parts if not isinstance(each, Identity)), fitted_on)
 
     def fields(self) -> dict[str, Any]:
         """The fields of its parts, without ``fitted_on``."""

@@ -16,7 +16,7 @@ from tacit.core.options import Options, to_recipe
 from tacit.core.places import LedgerUrl
 from tacit.encoders.kinds import Recognized
 from tacit.engines.engine import Engine
-from tacit.methods.registry import Method, chosen_method
+from tacit.methods.registry import Method, chosen_method, refuse_masked
 from tacit.methods.task import Job, Nodes, Observer, Outcome, Task
 from tacit.runs.drive import LEARNING, Checkpoint, PublicTiming, RunControl, TimedCoordinator, drive
 from tacit.runs.inputs import Data, read_given
@@ -131,15 +131,17 @@ def distill(
     payers: Payers = []
     timing = PublicTiming()
     with streaming(source, engine) as stream:
-        given = read_given(private if stream is None else None, public, data, holders)
+        given = read_given(private if stream is None else None, public, data, holders, exchange is not None)
         if stream is not None:
             task, features = read_stream_task(stream, given, terms)
+        elif exchange is not None:
+            task, features = read_nodes_task(exchange, given, terms, chosen)
         else:
-            task, features = read_task(given, terms) if exchange is None else read_nodes_task(exchange, given, terms)
+            task, features = read_task(given, terms)
         task = replace(task, resumed=kept.rounds, own_budget=ledger is None)
         job = _prepared(chosen, settings, task, given.recognized)
-        if exchange is not None:
-            release = _asked(job, lambda: job.over(exchange), kept, observer, timing)
+        if (nodes := task.nodes) is not None:
+            release = _asked(job, lambda: job.over(nodes), kept, observer, timing)
         else:
             with paying(ledger, account, job.accounts(), job.unit, task.adjacency, seed is not None) as payers:
                 release = _asked(job, lambda: job.exchange(payers), kept, observer, timing)
@@ -167,6 +169,8 @@ def _grouped(kind: type[Group], name: str, given: Group | None, options: dict[st
 
 def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recognized) -> Job:
     """The method's job; its doubts are warnings to the user before anything is paid."""
+    if task.nodes is None:
+        refuse_masked(chosen, task.trust)
     blocks = {} if recognized.encoder is None else recognized.encoder.blocks
     task.observer.data(recognized.lines)
     job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)

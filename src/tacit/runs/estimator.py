@@ -21,7 +21,7 @@ from sklearn.utils.metaestimators import available_if
 from sklearn.utils.validation import check_is_fitted, column_or_1d, validate_data
 
 from tacit.core import InvalidInput, Number, Unit, decimal, nearest, positive, warn_user
-from tacit.core.options import Options
+from tacit.core.options import Options, refuse_renamed
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.core.samples import column_names
 from tacit.ledger import opened
@@ -123,6 +123,8 @@ class PrivateDistiller(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.seed = seed
         for name in _options():
             setattr(self, name, options.pop(name, None))
+        for each in METHODS.values():
+            refuse_renamed(options, each.load_options().renamed)
         for name in options:
             close = nearest(name, self._get_param_names())
             meant = f"; did you mean {close!r}?" if close else ""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import csv
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -21,7 +21,7 @@ from tacit.core import InvalidInput, TacitError
 from tacit.runs.onnx_steps import OPSET, require_expressible, step_converters
 from tacit.students.averaged import AveragedStudent, StoredNetwork
 from tacit.students.weighted import OneEachLabel
-from tacit.students.wrapped import Flatten, without_names
+from tacit.students.wrapped import for_rows, without_names
 
 __all__ = ["for_classes", "label_columns", "onnx_predictions", "require_new_table", "student_to_onnx", "write_columns"]
 
@@ -135,7 +135,7 @@ def student_to_onnx(student: Any, features: int, notes: Mapping[str, str]) -> by
     except ModuleNotFoundError:
         raise InvalidInput(_NEEDS) from None
     student = without_names(student)
-    if isinstance(student, OneEachLabel):
+    if getattr(student, "multilabel", False):
         model, named = _from_sets(student, features), {}
     else:
         model, named = _from_one(student, features), {"classes": json.dumps(np.asarray(student.classes_).tolist())}
@@ -160,14 +160,9 @@ def onnx_predictions(model: bytes, samples: NDArray[Any]) -> tuple[NDArray[Any],
 
 
 def _from_one(student: Any, features: int) -> Any:  # noqa: ANN401
-    steps = [step for _, step in getattr(student, "steps", [])]
-    if steps and isinstance(steps[-1], AveragedStudent) and all(isinstance(each, Flatten) for each in steps[:-1]):
-        # Rows are flat already.
-        student = steps[-1]
-    if isinstance(student, AveragedStudent):
-        return _from_mean(student, features)
-    if isinstance(student, StoredNetwork):
-        student = student.network()
+    student = for_rows(student)
+    if (converted := _OWN.get(type(student))) is not None:
+        return converted(student, features)
     return _from_network(student) if hasattr(student, "save_tensors") else _from_sklearn(student, features)
 
 
@@ -221,6 +216,13 @@ def _from_mean(student: AveragedStudent, features: int) -> Any:  # noqa: ANN401
         beside.nodes.append(helper.make_node("MatMul", [f"student_{place}_probabilities", where.name], parts[-1:]))
     beside.nodes.append(helper.make_node("Sum", parts, ["probabilities"]))
     return beside.graph("mean of students", features, [("probabilities", TensorProto.FLOAT, len(order))])
+
+
+# Students of this package that are neither a network nor scikit-learn's.
+_OWN: Mapping[type, Callable[[Any, int], Any]] = {
+    AveragedStudent: _from_mean,
+    StoredNetwork: lambda stored, features: _from_one(stored.network(), features),
+}
 
 
 def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401

@@ -15,23 +15,28 @@ from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from tacit.core import InvalidInput, TacitError, Trust, Unit
 from tacit.core.files import write_file
-from tacit.core.options import Options, build
+from tacit.core.options import Options
 from tacit.core.samples import column_names
-from tacit.datasets.tables import read_table
+from tacit.datasets.frame import Frame
+from tacit.datasets.image_files import ImageFiles
+from tacit.datasets.table import require_finite
+from tacit.datasets.tables import read_data
+from tacit.encoders.kinds import all_numbers
 from tacit.federation.coordinator import Journal, RoundPolicy, RoundStatus
 from tacit.federation.settings import read_peers, read_settings
-from tacit.methods.registry import DEFAULT, method_named
+from tacit.methods.registry import AUTO, Method, chosen_method
 from tacit.methods.rknn.method import require_robust
 from tacit.methods.task import Nodes
 from tacit.runs.distill import distill
 from tacit.runs.folders import new_folder
+from tacit.runs.inputs import Data
 from tacit.runs.run import Run
 
 __all__ = ["JOB_EXAMPLE", "FederationJob", "JobProgress", "conduct", "read_job", "run_job"]
 
 JOB_EXAMPLE = """\
 method = "rknn"
-public = "samples.csv"              # unlabeled public samples: .csv or .npz
+public = "samples.csv"              # unlabeled public samples: .csv or .npz, or a folder of images
 classes = ["ill", "well"]           # the same list, in the same order, at every node
 epsilon = 1.0                       # spent by each node
 records = 1000                      # the public number of records of all nodes together
@@ -53,7 +58,7 @@ class FederationJob(BaseModel):
 
     model_config = ConfigDict(extra="allow", frozen=True)
 
-    method: str = DEFAULT
+    method: str = AUTO
     public: str
     classes: Annotated[list[str], Field(min_length=2)]
     epsilon: Annotated[float, Field(gt=0)] | None = None
@@ -65,7 +70,7 @@ class FederationJob(BaseModel):
     grace: Annotated[float, Field(ge=0)] = 30.0
     patience: Annotated[float, Field(ge=0)] = 300.0
     holders: Literal["nodes", "records"] = "nodes"
-    trust: Literal["local", "masked", "shuffle", "central"] = "local"
+    trust: Literal["local", "masked", "shuffle", "central"] | None = None
     peers: str | None = None
     service: str | None = None
     service_authority: str | None = None
@@ -76,6 +81,9 @@ class FederationJob(BaseModel):
     person: str | None = None
     records_per_person: Annotated[int, Field(ge=1)] = 1
     adjacency: Literal["replace-one", "add-remove"] = "replace-one"
+    data_kind: Literal["images", "text", "mixed", "table", "embedding"] | None = None
+    text: list[str] = []
+    categories: list[str] = []
     out: str
 
     @field_validator("holders", mode="before")
@@ -86,9 +94,25 @@ class FederationJob(BaseModel):
         return value
 
     @property
+    def chosen(self) -> tuple[Method, Options]:
+        """The method and its options, from the keys that are not common to all jobs."""
+        return chosen_method(self.method, self.model_extra or {})
+
+    @property
     def options(self) -> Options:
-        """The method's options, from the keys that are not common to all jobs."""
-        return build(method_named(self.method).load_options(), self.model_extra or {})
+        """The options of the method."""
+        return self.chosen[1]
+
+    @property
+    def recipe(self) -> str:
+        """What a resumed job must not change. A description of the samples is left out if there is none."""
+        unsaid = {name for name in ("data_kind", "text", "categories") if not getattr(self, name)}
+        return self.model_dump_json(exclude={"out", "patience", *unsaid})
+
+    @property
+    def described(self) -> bool:
+        """Whether the job says that the public table is more than numbers."""
+        return self.data_kind in ("text", "mixed") or bool(self.text or self.categories)
 
     @property
     def terms(self) -> RoundPolicy:
@@ -115,30 +139,37 @@ def read_job(path: str | Path) -> FederationJob:
     found = read_settings(path, FederationJob, "the job ")
     if found.at_least > found.nodes:
         raise InvalidInput(f"{path}: at_least must be at most the {found.nodes} nodes, got {found.at_least}")
-    for trust, settings in _NEEDS.items():
-        if found.trust == trust and (missing := [name for name in settings if getattr(found, name) is None]):
-            raise InvalidInput(f"{path}: {trust} trust needs {', '.join(missing)}")
     try:
-        _check_method(found)
+        complete = _with_defaults(found)
+        _check_method(complete, named=found.trust is not None)
     except InvalidInput as error:
         raise InvalidInput(f"{path}: {error}") from None
     home = path.absolute().parent
     files = ("public", "out", "peers", "service_authority", "identity")
     absolute = {name: str(home / value) for name in files if (value := getattr(found, name)) is not None}
-    return found.model_copy(update=absolute)
+    return complete.model_copy(update=absolute)
 
 
-def _check_method(job: FederationJob) -> None:
+def _with_defaults(job: FederationJob) -> FederationJob:
+    """The job with the method that runs, and its trust model."""
+    method, options = job.chosen
+    return job.model_copy(update={"method": method.name, "trust": job.trust or method.trust_over_nodes(options)})
+
+
+def _check_method(job: FederationJob, named: bool) -> None:
     """Refuse early what the method would refuse later, as far as the settings show it."""
-    options: Any = job.options
-    if job.trust not in method_named(job.method).over_nodes:
-        raise InvalidInput(f"{job.method} does not work with {job.trust} trust")
+    method, options = job.chosen
+    if job.trust not in method.over_nodes:
+        raise InvalidInput(f"{method.name} does not work with {job.trust} trust")
+    if missing := [name for name in _NEEDS.get(str(job.trust), ()) if getattr(job, name) is None]:
+        instead = "" if named else f". It is the default of {method.name}: name another trust, or give this"
+        raise InvalidInput(f"{job.trust} trust needs {', '.join(missing)}{instead}")
     if job.colluding is not None and job.trust != "masked":
         raise InvalidInput(f"colluding is for masked trust (secure aggregation), not for {job.trust} trust")
     if job.epsilon is None and getattr(options, "round_epsilon", None) is None:
         raise InvalidInput("epsilon is missing: how much each node spends")
-    if getattr(options, "robust", None) is not None:
-        require_robust(options.robust, Trust(job.trust), job.holders)
+    if (robust := getattr(options, "robust", None)) is not None:
+        require_robust(robust, Trust(job.trust), job.holders)
 
 
 class JobProgress:
@@ -175,7 +206,7 @@ def run_job(
     stored answers; a job whose run folder exists is complete.
     """
     out = Path(job.out)
-    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.model_dump_json(exclude={"out", "patience"}))
+    journal = Journal.open(out.with_name(f"{out.name}.journal"), job.recipe)
     progress = JobProgress(journal.folder)
     progress.say("running", "reading the public samples")
     try:
@@ -197,8 +228,12 @@ def run_job(
 
 # Read once: nodes get its column names, and the method its rows.
 @lru_cache(maxsize=1)
-def _public(file: str) -> Any:  # noqa: ANN401
-    return read_table(file).frame
+def _public(file: str, described: bool) -> Any:  # noqa: ANN401
+    """Rows of numbers with the names of their columns; raw rows for an encoder, which names the columns itself."""
+    found = read_data(file)
+    if isinstance(found, ImageFiles) or (isinstance(found, Frame) and (described or not all_numbers(found))):
+        return found
+    return (found.numbers() if isinstance(found, Frame) else require_finite(found)).frame
 
 
 def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa: ANN401
@@ -208,7 +243,8 @@ def _distilled(job: FederationJob, exchange: Any, request: str) -> Run:  # noqa:
     )  # fmt: skip
     unit = None if job.person is None else Unit.person(job.person, job.records_per_person)
     return distill(
-        None, _public(job.public), _exact(job.epsilon), delta=_exact(job.delta), method=job.options,
+        None, _public(job.public, job.described), _exact(job.epsilon), delta=_exact(job.delta), method=job.options,
+        data=Data(job.data_kind, text=job.text, categories=job.categories),
         classes=job.classes, unit=unit, adjacency=job.adjacency, trust=job.trust, request=request, exchange=nodes,
     )  # fmt: skip
 
@@ -227,7 +263,9 @@ def conduct(grid: Any, settings: Mapping[str, Any]) -> None:  # noqa: ANN401
     from tacit.federation.keys import SigningIdentity
 
     job = read_job(str(settings["job"]))
-    terms = replace(job.terms, features=column_names(_public(job.public), job.public) or ())
+    public = _public(job.public, job.described)
+    named = not isinstance(public, Frame | ImageFiles)
+    terms = replace(job.terms, features=(column_names(public, job.public) or ()) if named else ())
     # Beside the runs, so that later jobs of this coordinator know the payments that nodes have shown.
     heads = NodeHeads(Path(job.out).with_name("nodes.heads"))
 

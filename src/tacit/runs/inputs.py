@@ -74,8 +74,16 @@ class GivenData:
     raw: tuple[tuple[Any, ...], Any]  # private parts and public samples before encoding
 
 
-def read_given(private: Any, public: Any, data: Data | None = None, holders: Any = 1) -> GivenData:  # noqa: ANN401
+def read_given(
+    private: Any,  # noqa: ANN401
+    public: Any,  # noqa: ANN401
+    data: Data | None = None,
+    holders: Any = 1,  # noqa: ANN401
+    nodes: bool = False,
+) -> GivenData:
     """The inputs as numbers; ``persons`` and ``holders`` may name columns of the private table.
+
+    An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights.
 
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
     >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
@@ -88,7 +96,7 @@ def read_given(private: Any, public: Any, data: Data | None = None, holders: Any
         # The person of a public row is neither a feature nor protected.
         public = opened = opened.take([name for name in opened.columns if name != data.persons])
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
-    found = recognize(opened, data.kind, text, tuple(data.categories))
+    found = recognize(opened, data.kind, text, tuple(data.categories), False if nodes else None)
     raw: list[Any] = []
     persons, test = data.persons, data.test
     columns = tuple(each if isinstance(each, str) else None for each in (persons, holders))

@@ -13,9 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Representation
-from tacit.methods.auto.coordinator import Features, SumFeatures
+from tacit.methods.auto.coordinator import Features, SumFeatures, VoteFeatures
 from tacit.methods.auto.teaching import ReleasedFeatures
-from tacit.representations.chained import Chained
 from tacit.representations.groups import LARGEST_PENALTY, SQUARINGS, ClusteringHead, MixtureShares
 from tacit.representations.image_features import (
     BLOCK_CLIP,
@@ -42,26 +41,26 @@ def step_converters() -> list[tuple[type, Callable[..., None], Callable[..., Non
     >>> [kind.__name__ for kind, _, _ in step_converters()]
     ['NeighborMap', 'Projected', 'Flatten', 'ReleasedFeatures']
     """
-    nodes: dict[type, Callable[[Graph, Any, str], str]] = {
-        NeighborMap: lambda graph, step, rows: _map(graph, step.drawn, rows),
-        Projected: _projection,
-        Flatten: lambda graph, step, rows: rows,
-        ReleasedFeatures: _released,
-    }
+    return [(kind, _shaped(width), _converter(node)) for kind, (width, node) in _STEPS.items()]
 
-    def converter(kind: type) -> Callable[..., None]:
-        def convert(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
-            graph = Graph(scope, container)
-            rows = operator.inputs[0].full_name
-            if kind is Flatten:  # rows are rows already
-                graph.end(rows, operator)
-                return
-            made = nodes[kind](graph, operator.raw_operator, graph.node("Cast", rows, to=_DOUBLE))
-            graph.end(graph.node("Cast", made, to=_FLOAT), operator)
 
-        return convert
+def _shaped(width: Callable[[Any, int], int]) -> Callable[..., None]:
+    def shape(operator: Any) -> None:  # noqa: ANN401
+        from skl2onnx.common.data_types import FloatTensorType
 
-    return [(kind, _shape, converter(kind)) for kind in nodes]
+        found = width(operator.raw_operator, operator.inputs[0].type.shape[1])
+        operator.outputs[0].type = FloatTensorType([None, found])
+
+    return shape
+
+
+def _converter(node: Callable[[Graph, Any, str], str]) -> Callable[..., None]:
+    def convert(scope: Any, operator: Any, container: Any) -> None:  # noqa: ANN401
+        graph = Graph(scope, container)
+        rows = graph.node("Cast", operator.inputs[0].full_name, to=_DOUBLE)
+        graph.end(graph.node("Cast", node(graph, operator.raw_operator, rows), to=_FLOAT), operator)
+
+    return convert
 
 
 def require_expressible(student: Any) -> None:  # noqa: ANN401
@@ -78,8 +77,8 @@ conversion: export it with --skops, or distill again with a student on the sampl
 logistic or map)
     """
     for _, step in getattr(student, "steps", [("", student)]):
-        for features in step.features() if isinstance(step, ReleasedFeatures) else ():
-            for part in _links(features.representation):
+        for representation in getattr(step, "representations", list)():
+            for part in _links(representation):
                 if type(part) not in _NODES:
                     name = getattr(part, "name", type(part).__name__)
                     raise InvalidInput(
@@ -90,21 +89,8 @@ logistic or map)
 
 
 def _links(representation: Representation) -> tuple[Representation, ...]:
-    return representation.parts if isinstance(representation, Chained) else (representation,)
-
-
-def _shape(operator: Any) -> None:  # noqa: ANN401
-    """The width of a step's output."""
-    from skl2onnx.common.data_types import FloatTensorType
-
-    step, width = operator.raw_operator, operator.inputs[0].type.shape[1]
-    if isinstance(step, ReleasedFeatures):
-        width = step.transform(np.zeros((1, *step.shape))).shape[1]
-    elif isinstance(step, NeighborMap):
-        width = np.asarray(step.places_).shape[1]
-    elif isinstance(step, Projected):
-        width = len(np.asarray(step.directions))
-    operator.outputs[0].type = FloatTensorType([None, width])
+    parts: tuple[Representation, ...] = getattr(representation, "parts", (representation,))
+    return parts
 
 
 class Graph:
@@ -213,11 +199,18 @@ def _released(graph: Graph, step: ReleasedFeatures, rows: str) -> str:
 def _points(graph: Graph, features: Features, rows: str) -> str:
     for part in _links(features.representation):
         rows = graph.narrowed(_NODES[type(part)](graph, part, rows))
-    if isinstance(features, SumFeatures):
-        # Clipped to the radius; rounding to the grid is left out, which is finer than single precision.
-        scaled = graph.node("Mul", rows, graph.constant(features.scale / features.radius))
-        absolute = graph.over_columns("ReduceL1" if features.norm == "l1" else "ReduceL2", scaled)
-        return graph.node("Div", scaled, graph.node("Max", absolute, graph.constant(np.ones((1, 1)))))
+    return _FEATURES[type(features)](graph, features, rows)
+
+
+def _summed(graph: Graph, features: SumFeatures, rows: str) -> str:
+    """Clipped to the radius; rounding to the grid is left out, which is finer than single precision."""
+    scaled = graph.node("Mul", rows, graph.constant(features.scale / features.radius))
+    absolute = graph.over_columns("ReduceL1" if features.norm == "l1" else "ReduceL2", scaled)
+    return graph.node("Div", scaled, graph.node("Max", absolute, graph.constant(np.ones((1, 1)))))
+
+
+def _nearest(graph: Graph, features: VoteFeatures, rows: str) -> str:
+    """A one for the nearest query."""
     queries = features.queries.astype(np.float64)
     nearest = graph.node("ArgMin", _distances(graph, rows, queries), axis=1, keepdims=1)
     ones = graph.node("Equal", nearest, graph.constant(np.arange(len(queries))[None]))
@@ -324,4 +317,16 @@ _NODES: dict[type, Callable[[Graph, Any, str], str]] = {
     MixtureShares: _mixture,
     OrientedGradients: _gradients,
     StudentFeatures: _network,
+}
+_FEATURES: dict[type, Callable[[Graph, Any, str], str]] = {SumFeatures: _summed, VoteFeatures: _nearest}
+# The width of a step's output, from its own and the input's, and its nodes.
+_STEPS: dict[type, tuple[Callable[[Any, int], int], Callable[[Graph, Any, str], str]]] = {
+    NeighborMap: (
+        lambda step, _: int(np.asarray(step.places_).shape[1]),
+        lambda graph, step, rows: _map(graph, step.drawn, rows),
+    ),
+    Projected: (lambda step, _: len(np.asarray(step.directions)), _projection),
+    # Rows are flat already.
+    Flatten: (lambda _, width: width, lambda graph, step, rows: rows),
+    ReleasedFeatures: (lambda step, _: int(step.transform(np.zeros((1, *step.shape))).shape[1]), _released),
 }

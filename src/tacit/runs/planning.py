@@ -17,7 +17,7 @@ from tacit.core.options import Options
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
-from tacit.methods.registry import AUTO, METHODS, Method, chosen_method
+from tacit.methods.registry import AUTO, METHODS, Method, chosen_method, method_named
 from tacit.methods.task import Task
 from tacit.runs.rehearsal import Rehearsal, rows_taken
 
@@ -179,7 +179,7 @@ def _rehearsed(
 
 
 def _expected(method: str, options: Options, task: Task, evidence: Evidence) -> Expected:
-    found: Expected = METHODS[method].load_forecast()(task, options, evidence)
+    found: Expected = method_named(method).load_forecast()(task, options, evidence)
     return found
 
 

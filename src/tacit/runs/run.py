@@ -20,7 +20,7 @@ from tacit.runs.export import label_columns, write_columns
 from tacit.runs.folders import ARRAYS_FILE, RUN_FORMAT, new_folder, read_record, readable, versions
 from tacit.runs.payment import file_name, group_guarantee
 from tacit.students.registry import load_student, save_student
-from tacit.students.wrapped import Refitted, for_images, with_encoder, with_names, without_names
+from tacit.students.wrapped import for_images, takes_images, with_encoder, with_names, without_names
 
 __all__ = ["Run", "load"]
 
@@ -159,11 +159,9 @@ class Run:
             own = folder / "holders" / file_name(name)
             own.mkdir(parents=True, mode=0o700)
             student: Any = without_names(model)
-            if isinstance(student, Refitted):
-                # A model of images, if the run's own student takes images.
-                student = student.fitted
-                if type(self.student).__name__ == "Flattened":
-                    student = for_images(student)
+            if hasattr(student, "fitted"):
+                # A model that is refitted is saved as it is now; one of images, if the run's own student takes images.
+                student = for_images(student.fitted) if takes_images(self.student) else student.fitted
             file: str | None = None
             try:
                 file = save_student(student, own, simulation)

@@ -11,7 +11,6 @@ from tacit.core import InvalidInput, Trust, Unit
 from tacit.core.options import Options
 from tacit.core.samples import column_names
 from tacit.encoders.kinds import KINDS
-from tacit.encoders.table import TableEncoder
 from tacit.engines.engine import Engine, OpenEngine, opened_engine
 from tacit.engines.records import StreamedRecords, streamed_records
 from tacit.engines.source import OpenSource, RecordSource, is_pattern
@@ -83,7 +82,7 @@ def read_stream_task(stream: Stream, given: GivenData, terms: Terms) -> tuple[Ta
     """The task of a run over a record source, and the column names. No record is read."""
     source, engine = stream
     encoder = given.recognized.encoder
-    if encoder is not None and not isinstance(encoder, TableEncoder):
+    if encoder is not None and encoder.names is None:
         raise InvalidInput(
             f"the public samples are {KINDS[given.recognized.kind]}: a record source is a table with named columns, or "
             "an npy file of numbers"

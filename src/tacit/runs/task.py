@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,10 @@ from tacit.core.rational import Number, positive, probability, whole
 from tacit.core.samples import column_names, in_order
 from tacit.datasets.table import class_indices
 from tacit.encoders.kinds import KINDS
+from tacit.encoders.table import TableEncoder
+from tacit.encoders.text import Components, TextEncoder
+from tacit.methods.question import encoded_by
+from tacit.methods.registry import Method
 from tacit.methods.task import Nodes, Observer, Task
 from tacit.private.partition import bounded_rows, split_by_class, split_by_dirichlet, split_by_owner, split_evenly
 from tacit.private.records import Private, Records
@@ -225,13 +229,24 @@ def _together(parts: list[NDArray[Any]]) -> NDArray[Any]:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
-def read_nodes_task(nodes: Nodes, given: GivenData, terms: Terms) -> tuple[Task, tuple[str, ...] | None]:
-    """The task of a run over nodes, without records in this process, and the column names."""
-    if given.recognized.encoder is not None:
-        raise InvalidInput(
-            f"the public samples are {KINDS[given.recognized.kind]}: nodes take tables of numbers and arrays of "
-            "images. Encode the samples by the same public rule at every node, or run without nodes"
-        )
+def read_nodes_task(
+    nodes: Nodes, given: GivenData, terms: Terms, method: Method
+) -> tuple[Task, tuple[str, ...] | None]:
+    """The task of a run over nodes, without records in this process, and the column names.
+
+    The encoder of a mixed table or of texts comes with every question, and nodes encode their raw rows by it. Image
+    files need none: nodes have arrays of the same shape.
+    """
+    kind, encoder = KINDS[given.recognized.kind], given.recognized.encoder
+    if isinstance(encoder, Components):
+        raise InvalidInput("a sparse matrix has no columns that nodes could match: give a table, or run without nodes")
+    if isinstance(encoder, TableEncoder | TextEncoder):
+        if not method.encodes:
+            raise InvalidInput(
+                f"the public samples are {kind}, and over nodes {method.name} takes numbers: choose auto, rknn or "
+                "class_sums, or encode the samples by the same public rule at every node"
+            )
+        nodes = replace(nodes, exchange=encoded_by(encoder, nodes.exchange))
     if terms.classes is None:
         raise InvalidInput("classes must be given: the coordinator does not see the labels")
     task = Task(

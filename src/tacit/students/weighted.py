@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +124,8 @@ def fit_soft(
 @dataclass(frozen=True)
 class OneEachLabel:
     """Binary relevance: one trained binary student per label."""
+
+    multilabel: ClassVar[bool] = True
 
     students: tuple[Any, ...]
 

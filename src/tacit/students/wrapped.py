@@ -24,6 +24,8 @@ __all__ = [
     "Projected",
     "Refitted",
     "for_images",
+    "for_rows",
+    "takes_images",
     "with_encoder",
     "with_names",
     "without_names",
@@ -71,6 +73,29 @@ def for_images(student: Any) -> Any:  # noqa: ANN401
     if hasattr(student, "save_tensors") or isinstance(student, OneEachLabel):
         return student
     return Pipeline([("flatten", Flatten()), ("student", student)])
+
+
+def for_rows(student: Any) -> Any:  # noqa: ANN401
+    """The student of ``for_images`` for rows that are flat already.
+
+    >>> from tacit.students.weighted import logistic
+    >>> student = logistic()
+    >>> for_rows(for_images(student)) is student, for_rows(student) is student
+    (True, True)
+    """
+    *before, last = [step for _, step in getattr(student, "steps", [("", student)])]
+    return last if before and all(isinstance(each, Flatten) for each in before) else student
+
+
+def takes_images(student: Any) -> bool:  # noqa: ANN401
+    """Whether a trained student takes images: it flattens them, or it is a network.
+
+    >>> from tacit.students.weighted import logistic
+    >>> takes_images(logistic()), takes_images(for_images(logistic()))
+    (False, True)
+    """
+    own = without_names(student)
+    return for_rows(own) is not own or hasattr(own, "save_tensors")
 
 
 class Projected(TransformerMixin, BaseEstimator):  # type: ignore[misc]

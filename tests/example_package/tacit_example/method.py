@@ -1,6 +1,7 @@
 """A method from outside: ask how many records have each class, and label everything by the commonest one.
 
-One question, one coordinator, and a ``Method`` that the entry point loads; what sees records is in ``holder.py``.
+One question, one coordinator, and a ``Method`` that the entry point loads. The options are in ``options.py``; what sees
+records is in ``holder.py``, and ``job.py`` combines all of it for ``tacit.distill`` and the command line.
 """
 
 from __future__ import annotations
@@ -21,6 +22,13 @@ from tacit.core.sensitivity import Sensitivity
 from tacit.mechanisms.forms import AnswerForm
 from tacit.methods import question as asked
 from tacit.methods.registry import Method
+
+
+def count_sensitivity(unit: Unit, adjacency: Adjacency) -> Sensitivity:
+    """A record is in one cell, and in another or in none when it changes."""
+    cells = 2 if adjacency is Adjacency.REPLACE_ONE else 1
+    moved = cells * unit.records
+    return Sensitivity(moved, cells * unit.records**2, unit.records, moved)
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,8 @@ class CountAsk:
         return asked.mechanism_form(self.mechanism, *self.table_shape, most_records)
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
-        """A record is in one cell, and in another or in none when it changes."""
-        cells = 2 if adjacency is Adjacency.REPLACE_ONE else 1
-        moved = cells * unit.records
-        return Sensitivity(moved, cells * unit.records**2, unit.records, moved)
+        """That of the counts."""
+        return count_sensitivity(unit, adjacency)
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
         """A record is counted once."""
@@ -75,17 +81,24 @@ class CountAsk:
         return cls(names, asked.read_mechanism(fields.nested("mechanism")), **asked.read_request(fields))
 
 
-METHOD = Method("histogram", (CountAsk,), "tacit_example.holder:AT_NODE")
+METHOD = Method(
+    "histogram",
+    (CountAsk,),
+    "tacit_example.holder:AT_NODE",
+    options="tacit_example.options:Histogram",
+    prepare="tacit_example.job:prepare",
+)
 
 
 @dataclass(frozen=True)
-class Histogram:
-    """Sees releases only: the sum of all counts, and the commonest class for every public sample."""
+class HistogramCoordinator:
+    """Sees releases only: the sum of all counts, and for every public sample the class with that rank."""
 
     class_names: tuple[str, ...]
     public: NDArray[Any]
     mechanism: Mechanism[Any, Any]
     request: str
+    rank: int = 1
 
     def begin(self) -> Release[Any] | None:
         """Nothing is known."""
@@ -103,4 +116,6 @@ class Histogram:
 
     def result(self, state: Release[Any]) -> Release[Any]:
         """One label for all."""
-        return state.map(lambda counts: [self.class_names[int(counts.argmax())]] * len(self.public))
+        return state.map(
+            lambda counts: [self.class_names[int(np.argsort(-counts, kind="stable")[self.rank - 1])]] * len(self.public)
+        )

@@ -194,7 +194,7 @@ def test_a_fedmd_job_is_the_same_as_the_local_loop_and_tells_the_nodes_what_it_c
     job, public = fedmd_job(tmp_path)
     made = rooms(there(), public)
     run, exchange = run_over(job, grid_over(made))
-    request = Journal.open(tmp_path / "run.journal", job.model_dump_json(exclude={"out", "patience"})).run
+    request = Journal.open(tmp_path / "run.journal", job.recipe).run
     told = {}
     here = federated(
         local_exchange(rooms(there(), public)), public, 300, classes=job.classes, request=request,

@@ -72,8 +72,8 @@ def test_a_policy_bounds_how_many_others_must_be_honest():
 def test_a_job_says_how_many_may_collude_in_masked_sums_only(tmp_path):
     file = tmp_path / "job.toml"
     text = (
-        'public = "p.csv"\nclasses = ["a", "b"]\nepsilon = 1.0\nrecords = 100\nnodes = 7\nat_least = 6\n'
-        'out = "out"\npeers = "peers.toml"\ncolluding = 1\n'
+        'method = "rknn"\npublic = "p.csv"\nclasses = ["a", "b"]\nepsilon = 1.0\nrecords = 100\nnodes = 7\n'
+        'at_least = 6\nout = "out"\npeers = "peers.toml"\ncolluding = 1\n'
     )
     file.write_text(text + 'trust = "masked"\n')
     assert read_job(file).colluding == 1

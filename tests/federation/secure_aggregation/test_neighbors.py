@@ -104,6 +104,18 @@ def test_each_node_has_few_neighbors_and_the_sum_is_exact():
     assert state.step == "over"
 
 
+@pytest.mark.slow
+def test_the_sum_of_a_hundred_holders_is_exact_though_some_are_lost_at_every_step():
+    nodes = parties(100)
+    plan = DistributedLaplace(2, 2, 100, threshold=90, honest=51, most=1000, colluding=10)
+    drops = {name: STEPS[place // 2] for place, name in enumerate(sorted(nodes)[::10])}
+    release, state = summed(nodes, session_of(nodes, plan), drops)
+    survivors = [name for name in nodes if drops.get(name, "unmask") in ("agree", "unmask")]
+    assert len(survivors) == 94
+    assert release.value.tolist() == expected(nodes, survivors, plan).tolist()
+    assert state.session.neighborhood.degree < 99
+
+
 @settings(max_examples=10, deadline=None)
 @given(data=st.data())
 def test_the_sum_is_exact_with_random_dropouts_at_random_steps(data):

@@ -6,6 +6,7 @@ all of them over nodes through Flower's messages; a law knows no method.
 
 import dataclasses
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from fractions import Fraction
 from functools import cache
 from pathlib import Path
@@ -19,14 +20,16 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 import tacit
 from tacit.core.account import Ceiling, Rule
 from tacit.core.guarantee import Unit
+from tacit.datasets.frame import frame_of
 from tacit.datasets.table import class_indices
+from tacit.encoders.encoded import packed_table
 from tacit.federation.coordinator import Journal, RoundPolicy
 from tacit.federation.flower.client import InProcessGrid, client_app, contexts
 from tacit.federation.flower.server import FlowerExchange
-from tacit.federation.flower.summed import FlowerMasked
+from tacit.federation.flower.summed import FlowerCollected, FlowerMasked
 from tacit.federation.keys import SigningIdentity
 from tacit.federation.node.node import Node
-from tacit.federation.node.steps import FolderMemory, Masking, NodeMemory
+from tacit.federation.node.steps import Collecting, FolderMemory, Masking, NodeMemory
 from tacit.ledger.memory import MemoryLedger
 from tacit.ledger.policy import Rules
 from tacit.ledger.sqlite import SqliteLedger
@@ -34,6 +37,7 @@ from tacit.methods.fedmd.models import ConsensusStore, Schedule
 from tacit.private.records import Private, Records
 from tacit.students.weighted import logistic
 from tacit.students.wrapped import Refitted
+from tests.laws.methods.collectors import CURATOR, collected
 
 __all__ = ["ADAPTERS", "CLASSES", "Adapter", "Funds", "in_file"]
 
@@ -90,6 +94,12 @@ class Adapter:
     sampled: bool = False  # whether its δ is that of Gaussian noise on samples of the records
     adjacency: str = "replace-one"
     magic: tuple[str, Any] = ("student", "magic")
+    one_in: int = 3  # of how many laws one tries it in every test run, where it is not the plainest of its method
+
+    @property
+    def trust(self) -> str:
+        """The trust model: the one that is named, or that of nodes or holders that pay, or of a curator."""
+        return self.more.get("trust", "central" if len(self.accounts) == 1 else "local")
 
     def run(self, private: Any, public: Any, epsilon: Any = None, delta: Any = None, **given: Any) -> tacit.Run:
         """The run, with the adapter's own options or with others beside them."""
@@ -140,7 +150,7 @@ RULES = Rules(
     mechanisms=(
         "RandomizedLabels", "DiscreteGaussianNoise", "DiscreteLaplaceNoise", "DistributedLaplace", "Responses",
         "SubsetSelection", "GeneralizedRandomizedResponse", "RoundedGaussianNoise", "DistributedGaussian",
-        "SubsampledGNMax",
+        "SubsampledGNMax", "PermuteAndFlip", "Shuffled",
     ),
     purposes=("reverse k-NN labels", "PrivateKT labels", "PATE votes", "FedMD predictions",
               "FedMD on reverse k-NN votes", "class sums", "noisy SGD", "Private k-NN votes"),
@@ -156,36 +166,46 @@ def _identities() -> dict[str, SigningIdentity]:
 def over_nodes(case, private, public, epsilon, *, funds, seed, folder, request, **given):
     """The run of a case over nodes that hold a part of the records each, through Flower's messages."""
     samples, labels = private
+    if case.more.get("data_kind") == "mixed":
+        samples = packed_table(frame_of(samples, "samples"))
     known = class_indices(np.asarray(labels), np.asarray(CLASSES), "private labels")
     known = np.eye(len(CLASSES), dtype=bool)[known] if case.sets else known
-    ledger = MemoryLedger(dict.fromkeys(SITES, Ceiling(10**6, "1/2"))) if funds is None else funds.ledger
+    ledger = MemoryLedger(dict.fromkeys(case.accounts, Ceiling(10**6, "1/2"))) if funds is None else funds.ledger
     peers = {name: each.public for name, each in _identities().items()}
 
     def memory(what: str) -> Any:
         return NodeMemory() if folder is None else FolderMemory(folder / what)
 
+    more = dict(case.more)
+    trust, holders = more.get("trust"), more.pop("holders", "nodes")
+    services = ExitStack()
+    collecting, collector = {}, ()
+    if trust in ("shuffle", "central"):
+        collecting, collector = services.enter_context(collected(trust, peers, ledger, seed, folder))
     nodes = [
         Node(
             name, CLASSES, Private(Records(samples[place::HOLDERS], known[place::HOLDERS])), RULES, ledger, name,
             room=ConsensusStore(lambda: Refitted(logistic(), len(CLASSES)), public, memory(f"{name} agreements")),
             masking=Masking(_identities()[name], peers, memory(f"{name} masking")), seed=seed,
+            collecting=Collecting(_identities()[name], peers=peers, **collecting) if collecting else None,
         )
         for place, name in enumerate(SITES)
     ]  # fmt: skip
     app = client_app(lambda context: nodes[context.node_config["partition-id"]])
     grid = InProcessGrid(app, contexts(HOLDERS, SITES))
-    journal = None if folder is None else Journal.open(folder / "journal", "a recipe")
-    more = dict(case.more)
-    holders = more.pop("holders", "nodes")
+    journal = None if folder is None or collector else Journal.open(folder / "journal", "a recipe")
     exchange: Any
-    if more.get("trust") == "masked":
+    if trust == "masked":
         exchange = FlowerMasked(grid, request, TERMS, peers, journal)
+    elif collector:
+        exchange = FlowerCollected(grid, request, TERMS, *collector)
     else:
         exchange = FlowerExchange(grid, request, TERMS, journal)
     there = tacit.Nodes(
         exchange, nodes=HOLDERS, records=90, holders=holders, deliver=getattr(exchange, "deliver", None)
     )
-    return tacit.distill(None, public, epsilon, exchange=there, request=request, **more, **given)
+    with services:
+        return tacit.distill(None, public, epsilon, exchange=there, request=request, **more, **given)
 
 
 def _in_process() -> list[Adapter]:
@@ -249,6 +269,9 @@ def _in_process() -> list[Adapter]:
 def _over_nodes() -> list[Adapter]:
     nodes = {"accounts": SITES, "federated": True}
     masked = {"more": {"trust": "masked"}}
+    # A shuffler and a curator are services on a port, so that few laws try them in every test run.
+    shuffled = {"delta": "1e-6", "more": {"trust": "shuffle"}, "delta_options": {}, "one_in": 12}
+    curated = {"accounts": (*SITES, CURATOR), "federated": True, "more": {"trust": "central"}, "one_in": 12}
     gaussian = {"delta_options": {"mechanism": "gaussian"}, "gaussian": True}
 
     def rknn(**options: Any) -> Any:
@@ -262,20 +285,29 @@ def _over_nodes() -> list[Adapter]:
         Adapter("rknn soft, federated", rknn(labels="soft"), **nodes, **gaussian),
         Adapter("rknn proportions, federated", rknn(labels="proportions"), **nodes, **gaussian),
         Adapter("rknn two iterations, federated", rknn(iterations=2), payments=2, **nodes),
+        Adapter("rknn raw rows, federated", rknn(), more={"data_kind": "mixed"}, **nodes, **gaussian),
         Adapter("rknn records, federated", rknn(), more={"holders": "records"}, **nodes),
         Adapter("rknn masked, federated", rknn(), **masked, **nodes),
         Adapter("rknn multi-label, federated", rknn(max_labels=1), sets=True, **nodes, **gaussian),
         Adapter("rknn multi-label masked, federated", rknn(max_labels=1), sets=True, **masked, **nodes),
         Adapter("rknn two iterations masked, federated", rknn(iterations=2), payments=2, **masked, **nodes),
+        Adapter("rknn shuffle, federated", rknn(), **shuffled, **nodes),
+        Adapter("rknn curated, federated", rknn(), **curated, **gaussian),
         Adapter("class sums, federated", tacit.ClassSums(), 80, more={"trust": "local"}, delta_options={},
                 gaussian=True, **nodes),
         Adapter("class sums masked, federated", tacit.ClassSums(), 80, delta_options={}, gaussian=True, **masked,
                 **nodes),
+        Adapter("class sums curated, federated", tacit.ClassSums(), 80, delta_options={}, gaussian=True, **curated),
         Adapter("noisy sgd, federated", tacit.NoisySGD(steps=2), 80, payments=2, more={"trust": "local"},
                 delta_options={}, gaussian=True, magic=("model", "magic"), **nodes),
         Adapter("noisy sgd masked, federated", tacit.NoisySGD(steps=2), 80, payments=2, delta_options={}, gaussian=True,
                 magic=("model", "magic"), **masked, **nodes),
+        Adapter("noisy sgd curated, federated", tacit.NoisySGD(steps=2), 80, payments=2, delta_options={},
+                gaussian=True, magic=("model", "magic"), **curated),
         Adapter("auto, federated", tacit.Auto(), **nodes),
+        Adapter("auto masked, federated", tacit.Auto(), one_in=12, **masked, **nodes),
+        Adapter("auto shuffle, federated", tacit.Auto(), **shuffled, **nodes),
+        Adapter("auto curated, federated", tacit.Auto(), **curated),
         Adapter("auto, sums, federated", tacit.Auto(releases="sums"), 80, **masked, **nodes),
         Adapter("private k-NN, federated", tacit.PrivateKNN(queries=6, neighbors=2), delta="1e-5", delta_options={},
                 sampled=True, **nodes),

@@ -1,7 +1,7 @@
 """What the laws of methods are tried on: records, public samples, and every adapter for which a law has a meaning.
 
 In ``make test`` every method is tried by every law in its plainest form, in one process and through a federation, and
-each further variant by every third law; ``make slow`` tries all of them by all laws.
+each further variant by every third law or more (``one_in``); ``make slow`` tries all of them by all laws.
 """
 
 from functools import cache
@@ -14,8 +14,8 @@ import tacit
 from tests.laws.methods.adapters import ADAPTERS, CLASSES
 
 __all__ = [
-    "LABELS", "PRIVATE", "PUBLIC", "SAMPLES", "added_simply", "every", "every_case", "looked_at_before", "paying",
-    "plain", "seeded", "several_payments",
+    "LABELS", "OVER_BUDGET", "PRIVATE", "PUBLIC", "SAMPLES", "added_simply", "every", "every_case", "looked_at_before",
+    "paying", "plain", "seeded", "several_payments",
 ]  # fmt: skip
 
 # Three far clouds, a class each; every holder that gets each third record has records of all classes.
@@ -25,6 +25,8 @@ NOISE = np.random.default_rng(0).normal(size=(150, 4))
 SAMPLES, LABELS = CENTERS[PLACES] + NOISE[:90], np.array(CLASSES)[PLACES]
 PUBLIC = CENTERS[np.arange(60) % 3] + NOISE[90:]
 PRIVATE = (SAMPLES, LABELS)
+# A node names the part of its budget that is too small, where a question spends both.
+OVER_BUDGET = "cannot pay|its account's δ is too small"
 
 
 @cache
@@ -38,9 +40,6 @@ def seeded(name, delta=None):
     """A simulation; with a δ, one that spends it."""
     options = {} if delta is None else ADAPTERS[name].delta_options
     return ADAPTERS[name].run(PRIVATE, PUBLIC, delta=delta, seed=1, **options)
-
-
-ONE_IN = 3
 
 
 def plainest():
@@ -58,7 +57,7 @@ PLAINEST = plainest()
 def marks(law, place, method, reason):
     """Skipped for a reason; slow where it is a variant that this law does not try in every test run."""
     found = [] if reason is None else [pytest.mark.skip(reason=reason)]
-    turn = (crc32(law.encode()) + place) % ONE_IN
+    turn = (crc32(law.encode()) + place) % method.one_in
     return found + [pytest.mark.slow] * (method.name not in PLAINEST and turn > 0)
 
 

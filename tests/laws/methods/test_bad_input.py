@@ -42,6 +42,7 @@ BAD = {
     "seed negative": ({"seed": -1}, "seed"),
 }
 AT_NODES = "the operator's own loader checks a node's records (tests/federation/test_settings.py)"
+ANY_CELL = "a mixed table may have any cell"
 NODE_SEED = "the seed of a federation's noise is set at its nodes"
 
 
@@ -50,6 +51,8 @@ def meaning(case, method):
         return AT_NODES
     if method.federated and case.startswith("seed"):
         return NODE_SEED
+    if method.more.get("data_kind") == "mixed" and case in ("public NaN", "public infinite", "public text"):
+        return ANY_CELL
     return None
 
 

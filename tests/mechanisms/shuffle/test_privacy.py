@@ -46,6 +46,13 @@ def divergence(first, second, epsilon):
     return np.maximum(first - math.exp(epsilon) * second, 0).sum(), 1 - first.sum()
 
 
+@pytest.mark.parametrize("epsilon", ["1/1000", 1, 36, 80])
+def test_a_largest_sum_is_above_the_mean_for_every_epsilon(epsilon):
+    # Where e^-ε is lost beside 1, so is the mean.
+    law = NegativeBinomial(Fraction(10**6) * max(1, int(math.exp(min(36, float(Fraction(epsilon)))))), epsilon)
+    assert largest_sum([(1, law)], 5) >= law.mean
+
+
 @pytest.mark.parametrize(("noises", "floods"), [("1/100", "2"), (3, "3/1000"), (40, 90)])
 @pytest.mark.parametrize("exponent", [5, 25])
 def test_a_sum_exceeds_its_largest_as_rarely_as_is_said(noises, floods, exponent):

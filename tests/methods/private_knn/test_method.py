@@ -104,7 +104,7 @@ def test_persons_are_called_with_all_their_records():
         ({"queries": 91}, "queries must be between 1 and the 90 distinct public samples, got 91"),
         ({"trust": "local"}, "no local mechanism: the nearest records are found among all sampled records"),
         ({"trust": "shuffle"}, "no shuffle mechanism"),
-        ({"trust": "masked"}, "trust must be one of central here, got 'masked'"),
+        ({"trust": "masked"}, "give exchange=tacit.Nodes(...), and a method that has it: rknn, auto"),
         ({"answers": 3}, "give threshold too"),
         ({"threshold": 1.2}, "threshold must be above 0 and at most 1, got 1.2"),
         ({"participations": 2}, "give adjacency add-remove, or leave it out"),

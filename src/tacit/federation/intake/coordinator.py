@@ -21,7 +21,6 @@ from tacit.federation.intake.mixing import collected_rows
 from tacit.federation.intake.question import OPEN, OpenQuestion
 from tacit.federation.keys import public_key, unseal
 from tacit.methods.rknn.coordinator import VoteCoordinator
-from tacit.methods.rknn.plan import plan
 from tacit.methods.rknn.reading import MessageReader
 from tacit.neighbors import nearest_queries
 
@@ -60,6 +59,9 @@ def plan_open_question(
     >>> type(question.mechanism).__name__, question.minimum, question.most
     ('SubsetSelection', 1, 20000)
     """
+    # Planning loads scikit-learn, which decoding a million messages does without: a fraction of the memory.
+    from tacit.methods.rknn.plan import plan
+
     if trust not in (Trust.LOCAL, Trust.SHUFFLE):
         raise InvalidInput(f"trust must be local or shuffle for devices, got {trust!r}")
     shuffled = trust == Trust.SHUFFLE

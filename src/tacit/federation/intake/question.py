@@ -11,13 +11,14 @@ from __future__ import annotations
 import hashlib
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from tacit.core import InvalidInput
 from tacit.core.codec import bytes_to_array, decode_strict, encode
 from tacit.federation.keys import KEY_BYTES, OVERHEAD
 from tacit.mechanisms.local.participants import HitEstimates
 from tacit.mechanisms.shuffle.single_message import SingleMessage
+from tacit.methods.question import encoder_of
 from tacit.methods.rknn.voting_rules import NEAREST
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.wire import ask_to_bytes, read_ask
@@ -72,6 +73,8 @@ class OpenQuestion:
             raise InvalidInput(
                 "devices vote with one label for their nearest queries; the question asks something else"
             )
+        if encoder_of(self.ask) is not None:
+            raise InvalidInput("a device's record is numbers, and the question has an encoder of raw rows")
         if self.inner is None:
             if self.key or self.shuffler:
                 raise InvalidInput("messages of the local model are not encrypted, and the question names a key")
@@ -138,9 +141,9 @@ class OpenQuestion:
     def ask(self) -> VoteAsk:
         """The reverse k-NN question."""
         found = read_ask(self.content, LARGEST_QUESTION)
-        if not isinstance(found, VoteAsk):
+        if found.name != VoteAsk.name:
             raise InvalidInput("devices answer reverse k-NN questions only")
-        return found
+        return cast(VoteAsk, found)
 
     @cached_property
     def inner(self) -> SingleMessage | None:

@@ -42,6 +42,7 @@ from tacit.federation.node.refusals import (
     node_side,
     reason_for,
     require_allowed,
+    require_encoder,
 )
 from tacit.federation.node.steps import Collecting, FolderMemory, Masking, collected_step, hidden_among, masked_step
 from tacit.federation.settings import NodeFile, read_peers
@@ -281,6 +282,7 @@ class Node:
             )
         if ask.class_names is not None and ask.class_names != self.classes:
             raise Refused(RefusalReason.CLASSES)
+        require_encoder(ask, schema_of(self.records).dtype.names, method.encodes, self.rules)
         self._check_trust(ask, step)
         if self.rules.approval:
             self._check_approval(ask)

@@ -8,11 +8,12 @@ The operator's log says so.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import mmap
 import os
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,8 +23,12 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput
 from tacit.core.samples import match_names
-from tacit.datasets.table import Table, class_indices, class_places, plain, row_number
-from tacit.datasets.tables import read_table
+from tacit.datasets.frame import Frame, as_numbers, require_column
+from tacit.datasets.image_files import image_files, read_images
+from tacit.datasets.table import UNSEEN, RowNumbers, Table, class_indices, class_places, plain, row_number
+from tacit.datasets.table_files import OPEN_ENDED, suffix_of
+from tacit.datasets.tables import read_data, read_table
+from tacit.encoders.encoded import packed_table
 from tacit.engines.engine import ENGINES
 from tacit.engines.records import StreamedRecords, streamed_records
 from tacit.engines.source import RecordSource
@@ -65,7 +70,9 @@ class LoadedArrays:
         the arrays does not change the cache.
         """
         found = source.stat()
-        state = how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+        state = (
+            how, found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns, *_files_in(source)
+        )  # fmt: skip
         known = self._loaded.get(source)
         if known is None or known[0] != state:
             if again is None:
@@ -114,13 +121,14 @@ def node_records(
     if file.engine is not None:
         stream = _stream(file, person)
         return Private(stream), stream.source.columns
-    how = repr((file.label, person, file.classes, file.features))
-    found = arrays.of(file.data, how, lambda: _checked(file, person), lambda: _checked(file, person, strict=False))
+    how = repr((file.label, person, file.classes, file.features, file.kind, file.shape))
+    read = {None: _checked, "mixed": _checked_raw, "images": _checked_images}[file.kind]
+    found = arrays.of(file.data, how, lambda: read(file, person, True), lambda: read(file, person, False))
     features = tuple(map(str, found["features"])) if "features" in found else None
     return Private(Records(found["samples"], found["labels"], found.get("persons"))), features
 
 
-def _checked(file: NodeFile, person: str | None, strict: bool = True) -> dict[str, NDArray[Any]]:
+def _checked(file: NodeFile, person: str | None, strict: bool) -> dict[str, NDArray[Any]]:
     """The records of a node; errors name file, row and column. Only if ``strict`` unusable records are errors."""
     table, labels = _labeled(file, person, strict)
     samples = table.samples
@@ -128,42 +136,126 @@ def _checked(file: NodeFile, person: str | None, strict: bool = True) -> dict[st
     if file.features is not None:
         order = match_names(table.columns, file.features, str(file.data), "the node's file")
         samples, features = samples.reshape(len(samples), len(table.columns))[:, order], file.features
-    try:
-        require_usable(Private(Records(samples, labels, table.persons)), len(file.classes))
-    except InvalidInput as error:
-        if strict:
-            raise
-        _log.error("the records were changed, and some cast empty votes: %s", error)
+    _require_usable(Records(samples, labels, table.persons), file, strict)
     persons = None if table.persons is None else plain(table.persons)
     names = None if features is None else np.array(features)
     every = {"samples": samples, "labels": labels, "persons": persons, "features": names}
     return {name: array for name, array in every.items() if array is not None}
 
 
+def _require_usable(records: Records, file: NodeFile, strict: bool) -> None:
+    try:
+        require_usable(Private(records), len(file.classes))
+    except InvalidInput as error:
+        if strict:
+            raise
+        _log.error("the records were changed, and some cast empty votes: %s", error)
+
+
+def _checked_raw(file: NodeFile, person: str | None, strict: bool) -> dict[str, NDArray[Any]]:
+    """The raw rows of a node, for an encoder; of a cell nothing is checked, because an encoder reads any cell."""
+    found = read_data(file.data, file.label if isinstance(file.label, str) else None, person)
+    if not isinstance(found, Frame):
+        raise InvalidInput(f"{file.data}: a mixed node needs a table with named columns")
+    labels: NDArray[Any]
+    if isinstance(file.label, str):
+        assert found.labels is not None
+        labels = _places(file, found.labels, found.source, found.rows, strict)
+    else:
+        marked = [as_numbers(found.column(name)) for name in _class_columns(file, found.columns)]
+        labels = _marked(file, np.column_stack(marked), found.rows, strict)
+        found = found.take([name for name in found.columns if name not in file.classes])
+    if file.features is not None:
+        found = _declared(found, file.features, suffix_of(file.data) in OPEN_ENDED)
+    if not found.columns:
+        raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
+    samples = packed_table(found)
+    _require_usable(Records(samples, labels, found.persons), file, strict)
+    persons = {} if found.persons is None else {"persons": plain(found.persons)}
+    return {"samples": samples, "labels": labels, **persons}
+
+
+def _checked_images(file: NodeFile, person: str | None, strict: bool) -> dict[str, NDArray[Any]]:
+    """The images in a folder with a folder per class, each resized by itself to the shape in the node's file.
+
+    One that cannot be read is an error, or casts an empty vote if that must not be told.
+    """
+    if person is not None:
+        raise InvalidInput(f"{file.data}: images in folders have no column {person!r} of persons")
+    if not file.data.is_dir():
+        raise InvalidInput(f"{file.data}: not a folder with a folder of images per class")
+    assert file.shape is not None
+    found = image_files(file.data, labeled=True)
+    assert found.labels is not None
+    labels = _places(file, found.labels, found.source, 0, strict)
+    samples, lost = read_images(found.files, file.shape)
+    if lost and strict:
+        raise InvalidInput(f"{found.files[lost[0]]}: cannot be read as an image; remove or replace it")
+    labels[lost] = UNSEEN
+    return {"samples": samples, "labels": labels}
+
+
+def _files_in(folder: Path) -> list[tuple[str, int, int]]:
+    """The state of all files in a folder, which the state of the folder itself does not show; empty for a file."""
+    if not folder.is_dir():
+        return []
+    states = []
+    for each in sorted(folder.rglob("*")):
+        with contextlib.suppress(FileNotFoundError):  # removed meanwhile
+            found = each.stat()
+            states.append((str(each), found.st_size, found.st_mtime_ns))
+    return states
+
+
+def _declared(table: Frame, features: Sequence[str], open_ended: bool) -> Frame:
+    """The operator's feature columns. One that no record of a file without a header has is missing in all of them."""
+    for name in () if open_ended else features:
+        require_column(name, table.columns, table.source)
+    empty = np.full(len(table), np.nan)
+    cells = tuple(table.column(name) if name in table.columns else empty for name in features)
+    return replace(table, columns=tuple(features), cells=cells)
+
+
 def _labeled(file: NodeFile, person: str | None, strict: bool) -> tuple[Table, NDArray[Any]]:
     """The table of records and their class indices; for multi-label records, a matrix of the classes of each record."""
-    classes = np.array(file.classes)
     if isinstance(file.label, str):
         table = read_table(file.data, file.label, person, strict)
         assert table.labels is not None
-        if strict:
-            return table, class_indices(table.labels, classes, str(file.data), table.rows)
-        found, inverse = np.unique(table.labels, return_inverse=True)
-        return table, class_places(found.tolist(), classes)[inverse]
+        return table, _places(file, table.labels, str(file.data), table.rows, strict)
     table = read_table(file.data, None, person, strict)
-    if missing := [name for name in file.classes if name not in table.columns]:
-        raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
-    marked = table.samples[:, [table.columns.index(name) for name in file.classes]]
-    if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
-        if strict:
-            row = row_number(table.rows, int(bad[0]))
-            raise InvalidInput(f"{file.data}: row {row}: a class's column must be 0 or 1")
-        marked[bad] = 0
+    places = [table.columns.index(name) for name in _class_columns(file, table.columns)]
+    labels = _marked(file, table.samples[:, places], table.rows, strict)
     kept = [place for place, name in enumerate(table.columns) if name not in file.classes]
     if not kept:
         raise InvalidInput(f"{file.data}: no feature columns are left besides the labels")
     columns = tuple(table.columns[place] for place in kept)
-    return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), marked.astype(bool)
+    return replace(table, columns=columns, samples=np.ascontiguousarray(table.samples[:, kept])), labels
+
+
+def _places(file: NodeFile, labels: NDArray[Any], source: str, rows: RowNumbers, strict: bool) -> NDArray[np.int64]:
+    """The index of each label among the classes; another label is an error, or no class if that must not be told."""
+    classes = np.array(file.classes)
+    if strict:
+        return class_indices(labels, classes, source, rows)
+    found, inverse = np.unique(labels, return_inverse=True)
+    return class_places(found.tolist(), classes)[inverse]
+
+
+def _class_columns(file: NodeFile, columns: Sequence[str]) -> tuple[str, ...]:
+    """The classes of multi-label records, each of which must be a column."""
+    if missing := [name for name in file.classes if name not in columns]:
+        raise InvalidInput(f"{file.data}: there is no column {missing[0]!r} for the class of this name")
+    return file.classes
+
+
+def _marked(file: NodeFile, marked: NDArray[Any], rows: RowNumbers, strict: bool) -> NDArray[np.bool_]:
+    """The classes' columns as bool. Others than 0 and 1 are an error, or no labels if that must not be told."""
+    if len(bad := np.flatnonzero(~np.isin(marked, (0, 1)).all(axis=1))):
+        if strict:
+            raise InvalidInput(f"{file.data}: row {row_number(rows, int(bad[0]))}: a class's column must be 0 or 1")
+        marked = marked.copy()
+        marked[bad] = 0
+    return marked.astype(bool)
 
 
 def _stream(file: NodeFile, person: str | None) -> StreamedRecords:

@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import Running, total
-from tacit.core import InvalidInput, Ledger, Spend, TacitError, decimal, spend_from_json, spend_to_json
+from tacit.core import InvalidInput, Ledger, Spend, TacitError, decimal, listed, spend_from_json, spend_to_json
 from tacit.core.files import write_file
 from tacit.federation.collector.client import Unreachable
 from tacit.federation.collector.messages import SubmissionRefusal, SubmissionRefused
@@ -35,14 +35,14 @@ from tacit.federation.messages import RefusalReason, Request
 from tacit.federation.processes import failure_in_words
 from tacit.ledger.policy import Rules
 from tacit.mechanisms.registry import policy_name
-from tacit.methods.question import Question
+from tacit.methods.question import Question, encoder_of
 from tacit.methods.registry import Method, method_of
 from tacit.private.node_side import NodeSide
 from tacit.wire import read_ask
 
 __all__ = [
     "APPROVED", "DECLINED", "PENDING", "ApprovalRequest", "Approvals", "Refused", "lacks_delta", "log_refusal",
-    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_allowed",
+    "mechanism_name", "node_side", "price_in_words", "reason_for", "require_allowed", "require_encoder",
 ]  # fmt: skip
 
 
@@ -122,6 +122,35 @@ def log_refusal(error: Exception, request: Request | None, rules: Rules, classes
     with suppress(Exception):
         words = words or _asked_and_allowed(reason, request, rules, classes)
     _log.warning("%s: refused (%s): %s%s", about, reason, reason.in_words, f"; {words}" if words else "")
+
+
+def require_encoder(ask: Question, columns: tuple[str, ...] | None, encodes: bool, rules: Rules) -> None:
+    """Refuse an encoder that the policy does not allow or that reads other ``columns``, and a question without one.
+
+    ``columns`` are those of a node with raw rows, None of one with numbers; ``encodes`` is whether the method reads
+    records by the question's representation only. All of it depends on the question, the policy and the columns.
+    """
+    encoder = encoder_of(ask)
+    if encoder is None and columns is None:
+        return
+    if encoder is None or not encodes:
+        raise Refused(RefusalReason.ENCODER, "this node has raw rows, and the question is about numbers")
+    if columns is None:
+        raise Refused(RefusalReason.ENCODER, 'this node has numbers; with raw rows its file says kind = "mixed"')
+    if not set(encoder.kinds) <= set(rules.encoders):
+        raise Refused(
+            RefusalReason.ENCODER,
+            f"it is for {', '.join(encoder.kinds)}, and the policy allows {', '.join(rules.encoders) or 'none'}",
+        )
+    if encoder.encoder.width > rules.encoder_features:
+        raise Refused(
+            RefusalReason.ENCODER,
+            f"it makes {encoder.encoder.width} features, and the policy allows {rules.encoder_features}",
+        )
+    if encoder.columns is None and len(columns) > 1:
+        raise Refused(RefusalReason.COLUMNS, "it is for texts alone, and this node has several columns")
+    if missing := [name for name in encoder.columns or () if name not in columns]:
+        raise Refused(RefusalReason.COLUMNS, f"this node's records have no column {listed(missing)}")
 
 
 def lacks_delta(ledger: Ledger, account: str, spend: Spend) -> bool:

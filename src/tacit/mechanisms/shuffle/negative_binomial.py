@@ -269,7 +269,7 @@ def largest_sum(parts: Sequence[tuple[int, NegativeBinomial]], exponent: float) 
     logs = np.zeros(len(t))
     for times, law in parts:
         epsilon = float(law.epsilon)
-        logs += float(law.shape) * (math.log(-math.expm1(-epsilon)) - np.log(-np.expm1(times * t - epsilon)))
+        logs += float(law.shape) * (math.log1p(-math.exp(-epsilon)) - np.log1p(-np.exp(times * t - epsilon)))
     # One more than the exponent covers the rounding of floats.
     return math.ceil(float(((logs + 1 + exponent) / t).min()))
 

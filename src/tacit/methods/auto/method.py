@@ -29,7 +29,7 @@ from tacit.methods.rknn.forecast import votes_forecast
 from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
-from tacit.methods.rknn.wire import table_sensitivity
+from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
 from tacit.methods.task import Job, Task, untrained
 from tacit.private.gate import Gate
 
@@ -121,19 +121,18 @@ def _doubts(task: Task, first: Step) -> tuple[str, ...]:
 
 def _answering(task: Task, gate: Gate) -> Answering:
     """All records behind one gate, for questions about votes and about sums."""
-    parts, observer = list(task.parts), task.observer
-    sums, votes = SumHolder(parts, gate, observer.progress), VoteHolder(parts, gate, observer.progress)
-    gradients = GradientHolder(parts, gate, observer.progress)
+    observer = task.observer
+    holder = list(task.parts), gate, observer.progress
+    answering: dict[str, tuple[str, Answering]] = {
+        SumAsk.name: ("adding up the records of each class", SumHolder(*holder).answer),
+        GradientAsk.name: ("adding up what each record says of the odds", GradientHolder(*holder).answer),
+        VoteAsk.name: ("counting votes", VoteHolder(*holder).answer),
+    }
 
     def answer(ask: Any) -> Release[Any]:  # noqa: ANN401
-        if isinstance(ask, SumAsk):
-            observer.stage("adding up the records of each class")
-            return sums.answer(ask)
-        if isinstance(ask, GradientAsk):
-            observer.stage("adding up what each record says of the odds")
-            return gradients.answer(ask)
-        observer.stage("counting votes")
-        return votes.answer(ask)
+        stage, answered = answering[ask.name]
+        observer.stage(stage)
+        return answered(ask)
 
     return answer
 

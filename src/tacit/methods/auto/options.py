@@ -6,11 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["Auto"]
 
 
+@with_renamed
 @dataclass(frozen=True)
 class Auto:
     """The default method, which chooses its questions from public samples and earlier releases.
@@ -36,3 +37,8 @@ class Auto:
 
     def __post_init__(self) -> None:
         check(self)
+
+    @property
+    def trust_over_nodes(self) -> str:
+        """The default over nodes: that of class sums, or of votes."""
+        return "masked" if self.releases == "sums" else "local"

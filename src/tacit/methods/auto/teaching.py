@@ -87,6 +87,10 @@ class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
         samples = np.asarray(X).reshape(-1, *self.shape)
         return np.concatenate([each.points(samples) for each in self.features()], axis=1)
 
+    def representations(self) -> list[Representation]:
+        """The representations of its features."""
+        return [each.representation for each in self.features()]
+
     def features(self) -> list[Features]:
         """The features in ``written``."""
         return [_read(each) for each in decode(np.asarray(self.written, dtype=np.uint8).tobytes())]

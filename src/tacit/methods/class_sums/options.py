@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tacit.core import Representation
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["ClassSums"]
 
 
+@with_renamed
 @dataclass(frozen=True)
 class ClassSums:
     """Class sums: one noisy sum of encoded records per class, from which the odds of every class are computed.

@@ -134,9 +134,8 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     length = float(np.quantile(lengths(points[:, :most], norm), _WITHIN))
     if not length > 0:
         raise InvalidInput("a quarter of the public samples are equal to their mean: they vary too little")
-    parts = (fitted,) if isinstance(base, Identity) else (base, fitted)
     ask = SumAsk(
-        representation=Chained(parts, content_digest(row_digests(task.public))),
+        representation=Chained.of((base, fitted), content_digest(row_digests(task.public))),
         components=most,
         scale=RADIUS / length,
         radius=RADIUS,

@@ -270,7 +270,7 @@ class SumAsk:
     def fields(self) -> dict[str, Any]:
         """The question as values that can be encoded."""
         return {
-            "representation": asked.representation_fields(self.representation),
+            "representation": asked.encoding_fields(self.representation),
             "components": self.components,
             "scale": self.scale,
             "radius": self.radius,
@@ -289,7 +289,7 @@ class SumAsk:
         asked.require_small_table(fields, len(names), components + 1)
         radius = fields.integer("radius", 1, LARGEST_RADIUS)
         return cls(
-            representation=asked.read_representation(fields.nested("representation")),
+            representation=asked.read_encoding(fields.nested("representation")),
             components=components,
             scale=read_scale(fields),
             radius=radius,

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from tacit.core import Floats, Integers, InvalidInput, Release
 from tacit.core.codec import decode_strict, encode
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 from tacit.methods.fedmd.wire import Feedback, PredictAsk, PredictionForm, array_digest
 from tacit.methods.question import QUESTION_BYTES
 from tacit.students.weighted import takes_weights
@@ -54,6 +54,7 @@ class PartyModel(Protocol):
         ...
 
 
+@with_renamed
 @dataclass(frozen=True)
 class Schedule:
     """Epochs of the first training on own records, and of FedMD's digest and revisit in each round.

@@ -8,8 +8,8 @@ from typing import Any, ClassVar
 
 from numpy.typing import ArrayLike
 
-from tacit.core import Representation
-from tacit.core.options import check, option
+from tacit.core import InvalidInput, Representation
+from tacit.core.options import check, option, with_renamed
 from tacit.methods.fedmd.coordinator import Weights
 from tacit.methods.fedmd.models import Schedule
 
@@ -31,6 +31,28 @@ MIXED = ("two-convolutions", "three-convolutions", "perceptron", "two-wide-convo
 FOR_TABLES = ("perceptron", "forest", "logistic")
 
 
+def _models(typed: str) -> list[str] | dict[str, str] | None:
+    """Kinds of models in turn, or one per holder by its name."""
+    if typed == "auto":
+        return None
+    given = [each.strip() for each in typed.split(",")]
+    if not any("=" in each for each in given):
+        return given
+    pairs = [each.rpartition("=") for each in given]
+    return {name or "?": model for name, _, model in pairs}
+
+
+def _weights(typed: str) -> Weights:
+    """A rule by its name, or one number per holder."""
+    if typed.isalpha():
+        return typed
+    try:
+        return tuple(float(each) for each in typed.split(","))
+    except ValueError:
+        raise InvalidInput(f"must be comma-separated numbers, got {typed!r}") from None
+
+
+@with_renamed
 @dataclass(frozen=True)
 class FedMD:
     """FedMD: holders with models of different kinds learn from each other's predictions on public samples.
@@ -54,6 +76,7 @@ class FedMD:
         None,
         "Kinds of models, assigned to the holders in turn: perceptron,forest; or one per holder by its name: "
         "north=forest,south=perceptron. By default chosen by the kind of samples.",
+        read=_models,
     )
     rounds: int = option(20, "Number of rounds in which the holders learn from each other.", least=1)
     queries: int | None = option(
@@ -61,7 +84,9 @@ class FedMD:
     )
     kind: str = option("argmax", "The form in which predictions are sent: argmax, softmax or logits.")
     weights: Weights = option(
-        "equal", "How the coordinator weights the holders: equal, agreement, or one number per holder: 1,2,1."
+        "equal",
+        "How the coordinator weights the holders: equal, agreement, or one number per holder: 1,2,1.",
+        read=_weights,
     )
     subset: int | None = option(None, "nfdp: records that a holder trains on (k).")
     replacement: bool = option(True, "nfdp: draw the subset with replacement.")

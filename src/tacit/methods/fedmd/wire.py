@@ -322,7 +322,7 @@ class PartyVoteAsk:
         """The question as values that can be encoded."""
         return {
             "queries": self.queries,
-            "representation": asked.representation_fields(self.representation),
+            "representation": asked.encoding_fields(self.representation),
             "classes": self.classes,
             "mechanism": asked.mechanism_fields(self.mechanism),
             "public": self.public,
@@ -337,7 +337,7 @@ class PartyVoteAsk:
         asked.require_small_table(fields, len(queries), classes)
         return cls(
             queries=queries,
-            representation=asked.read_representation(fields.nested("representation")),
+            representation=asked.read_encoding(fields.nested("representation")),
             classes=classes,
             mechanism=asked.read_mechanism(fields.nested("mechanism")),
             public=fields.digest("public"),

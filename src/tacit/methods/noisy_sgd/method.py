@@ -31,7 +31,7 @@ from tacit.methods.noisy_sgd.torch_hidden import (
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.task import Announcement, Job, Outcome, Task
 from tacit.representations.chained import Chained
-from tacit.representations.scaled import Identity, PrincipalComponents
+from tacit.representations.scaled import PrincipalComponents
 
 __all__ = ["prepare"]
 
@@ -107,8 +107,8 @@ def prepare_hidden(task: Task, options: NoisySGD) -> Job:
     require_opacus()
     name, base, fitted, points = public_points(task, options)
     seen, scale = within_one(points, "l2")
-    parts = (PrincipalComponents(fitted.mean, fitted.directions * scale),)
-    representation = Chained(parts if isinstance(base, Identity) else (base, *parts), content_digest(row_digests(seen)))
+    scaled = PrincipalComponents(fitted.mean, fitted.directions * scale)
+    representation = Chained.of((base, scaled), content_digest(row_digests(seen)))
     task.check_representation(base)
     task.observer.stage("solving for the noise")
     training = calibrated_training(

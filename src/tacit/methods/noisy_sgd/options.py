@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from tacit.core import Representation
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["_MODELS", "NoisySGD"]
 
 _MODELS = ("linear", "hidden", "finetuned")
 
 
+@with_renamed
 @dataclass(frozen=True)
 class NoisySGD:
     """Noisy SGD (DP-SGD): a model trained on the records themselves, by clipped gradients with noise.

@@ -26,7 +26,7 @@ from tacit.methods.noisy_sgd.rehearsal import OFFSET, Setting, candidates, rehea
 from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
-from tacit.representations.scaled import Identity, PrincipalComponents
+from tacit.representations.scaled import PrincipalComponents
 
 __all__ = ["GRADIENT_PURPOSE", "GradientPlan", "forecast", "plan_gradients", "public_points", "step_mechanism"]
 
@@ -105,9 +105,8 @@ def plan_gradients(task: Task, options: NoisySGD, trust: Trust) -> GradientPlan:
     fitted = PrincipalComponents(fitted.mean, fitted.directions[: setting.components])
     seen, scale = within_one(points[:, : setting.components], norm)
     radius = max(1, math.floor(setting.clip * ERRORS * length))
-    parts = (fitted,) if isinstance(base, Identity) else (base, fitted)
     ask = GradientAsk(
-        representation=Chained(parts, content_digest(row_digests(task.public))),
+        representation=Chained.of((base, fitted), content_digest(row_digests(task.public))),
         scale=length * scale,
         length=length,
         offset=round(OFFSET * length),

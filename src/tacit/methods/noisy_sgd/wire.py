@@ -149,7 +149,7 @@ class GradientAsk:
     def fields(self) -> dict[str, Any]:
         """The question as values that can be encoded."""
         return {
-            "representation": asked.representation_fields(self.representation),
+            "representation": asked.encoding_fields(self.representation),
             "scale": self.scale,
             "length": self.length,
             "offset": self.offset,
@@ -168,7 +168,7 @@ class GradientAsk:
         asked.require_small_table(fields, *weights.shape)
         length = fields.integer("length", 1, LARGEST_RADIUS)
         return cls(
-            representation=asked.read_representation(fields.nested("representation")),
+            representation=asked.read_encoding(fields.nested("representation")),
             scale=read_scale(fields),
             length=length,
             offset=fields.integer("offset", 0, length),

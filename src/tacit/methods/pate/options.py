@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from tacit.core import InvalidInput
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["PATE"]
 
 _MECHANISMS = ("auto", "permute-and-flip", "laplace", "gaussian", "lnmax", "gnmax")
 
 
+@with_renamed
 @dataclass(frozen=True)
 class PATE:
     """PATE: teachers trained on disjoint records vote on public samples, and a student learns from noisy votes.

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tacit.core import InvalidInput, Representation
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["PrivateKNN"]
 
 
+@with_renamed
 @dataclass(frozen=True)
 class PrivateKNN:
     """Private k-NN: for every query a fresh sample of the records is drawn, and its nearest records vote with noise.

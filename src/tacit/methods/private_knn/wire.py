@@ -115,7 +115,7 @@ class NeighborAsk:
         """The question as values that can be encoded."""
         return {
             "queries": self.queries,
-            "representation": asked.representation_fields(self.representation),
+            "representation": asked.encoding_fields(self.representation),
             "neighbors": self.neighbors,
             **asked.table_fields(self),
             "reach": self.reach,
@@ -129,7 +129,7 @@ class NeighborAsk:
         asked.require_small_table(fields, len(queries), len(names))
         return cls(
             queries=queries,
-            representation=asked.read_representation(fields.nested("representation")),
+            representation=asked.read_encoding(fields.nested("representation")),
             neighbors=fields.integer("neighbors", 1, asked.MOST_RECORDS),
             reach=asked.read_distances(fields, "reach", len(queries)),
             **asked.read_table_fields(fields, names),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.core import Number
-from tacit.core.options import check, option
+from tacit.core import InvalidInput, Number
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
 
@@ -15,6 +16,17 @@ __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
 TARGETS = ("hard", "soft", "weighted")
 
 
+def _rounds(typed: int) -> int | None:
+    return typed or None
+
+
+def _shape(typed: str) -> tuple[int, ...]:
+    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*(x[1-9]\d*)?", typed):
+        raise InvalidInput(f"must be like 28x28 or 32x32x3, got {typed!r}")
+    return tuple(int(side) for side in typed.split("x"))
+
+
+@with_renamed
 @dataclass(frozen=True)
 class Teaching:
     """How the global model learns from answers; each of three techniques can be switched off.
@@ -30,7 +42,7 @@ class Teaching:
     renamed: ClassVar[Mapping[str, str]] = {"waiting": "warmup_rounds", "trust": "self_weight"}
 
     importance: bool = option(True, "Ask about samples of which the global model is uncertain, not random ones.")
-    buffer: int | None = option(25, "Rounds of answers kept for training; 0 keeps all.", least=1)
+    buffer: int | None = option(25, "Rounds of answers kept for training; 0 keeps all.", least=1, read=_rounds)
     self_training: bool = option(True, "Self-training: also train on the global model's own confident predictions.")
     confidence: float = option(
         0.9, "Self-training: the least confidence of a prediction that is used.", least=0.0, most=1
@@ -65,9 +77,10 @@ class Learning:
     local_layers: str = "dense"
     moved: float = 0.1
     pretext: int = 1500
-    shape: tuple[int, ...] | None = option(None, "Flat rows are images of this shape: 28x28 or 32x32x3.")
+    shape: tuple[int, ...] | None = option(None, "Flat rows are images of this shape: 28x28 or 32x32x3.", read=_shape)
 
 
+@with_renamed
 @dataclass(frozen=True)
 class PrivateKT:
     """PrivateKT: each holder answers a few queries per round by randomized response; a global model learns from them.

@@ -8,11 +8,12 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from tacit.core import Number, Representation
-from tacit.core.options import check, option
+from tacit.core.options import check, option, with_renamed
 
 __all__ = ["ReverseKNN"]
 
 
+@with_renamed
 @dataclass(frozen=True)
 class ReverseKNN:
     """Reverse k-NN labeling: each record votes for its k nearest queries, and each query's label is released.
@@ -48,9 +49,11 @@ class ReverseKNN:
         "auto", "auto, or by name: permute-and-flip (a report noisy max), laplace, gaussian, or a local one."
     )
     queries: int | Sequence[int] | None = option(
-        None, "Number of queries, or one number per iteration (300,100); by default chosen from public numbers."
+        None,
+        "Number of queries, or one number per iteration (300,100); by default chosen from public numbers.",
+        least=1,
     )
-    neighbors: int = option(1, "Number of queries that one record votes for (k).")
+    neighbors: int = option(1, "Number of queries that one record votes for (k).", least=1)
     representation: str | Representation = option(
         "auto",
         "auto; identity, standardized, pca, spectral, umap; for images gradients, handwriting, patches, imagenet, "
@@ -63,6 +66,7 @@ class ReverseKNN:
     iterations: int = option(
         1,
         "Number of iterations, which split the budget; later votes are in a student's feature space.",
+        least=1,
     )
     shares: Sequence[Number] | None = option(
         None, "With iterations: relative share of the budget per iteration, such as 4,6; by default equal."
@@ -93,7 +97,9 @@ class ReverseKNN:
         most=1,
     )
     max_labels: int | None = option(
-        None, "For records with sets of labels: the most labels of one record; public, as it determines the noise."
+        None,
+        "For records with sets of labels: the most labels of one record; public, as it determines the noise.",
+        least=1,
     )
     robust: str | None = option(
         None, "Over nodes whose tables arrive separately: combine them by 'median' or 'trimmed' mean."

@@ -143,7 +143,7 @@ def plan(
         raise InvalidInput(f"adjacency must be one of {', '.join(Adjacency)}, got {adjacency!r}")
     supported = SUPPORTED if nodes is None else tuple(Trust)
     if trust not in supported:
-        raise InvalidInput(f"trust must be one of {', '.join(supported)}, got {trust!r}")
+        raise InvalidInput(f"trust must be one of {', '.join(supported)}, got {str(trust)!r}")
     replace = adjacency == Adjacency.REPLACE_ONE
     one_record = _one_record_holders(Trust(trust), nodes)
     if one_record and (not replace or unit.records != 1):

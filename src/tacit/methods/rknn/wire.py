@@ -165,7 +165,7 @@ class VoteAsk:
         """The question as values that can be encoded."""
         return {
             "queries": self.queries,
-            "representation": asked.representation_fields(self.representation),
+            "representation": asked.encoding_fields(self.representation),
             "neighbors": self.neighbors,
             **asked.table_fields(self),
             "heights": self.query_offsets,
@@ -183,7 +183,7 @@ class VoteAsk:
         asked.require_small_table(fields, len(queries), 2 * len(names))
         return cls(
             queries=queries,
-            representation=asked.read_representation(fields.nested("representation")),
+            representation=asked.read_encoding(fields.nested("representation")),
             neighbors=fields.integer("neighbors", 1, len(queries)),
             query_offsets=asked.read_distances(fields, "heights", len(queries)),
             labels=None if fields.missing("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
