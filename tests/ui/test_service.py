@@ -57,7 +57,7 @@ class Client:
             async with httpx.AsyncClient(transport=transport, base_url=HOME, cookies=self.cookies) as client:
                 answer = await client.request(method, self.root + place, follow_redirects=follow, **more)
                 self.cookies = dict(client.cookies)
-                if answer.history:
+                if answer.history and TOKEN in place:
                     self.root = answer.url.path.removesuffix("/")
                 return answer
 
