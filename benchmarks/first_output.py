@@ -47,7 +47,7 @@ def make_files(folder: Path) -> None:
         (parts.private_samples, parts.private_labels), parts.public_samples, 1.0, classes=range(10), method="rknn",
         student="logistic", seed=1,
     ).save(folder / "first-run")  # fmt: skip
-    open_ledger(str(folder / "site.ledger"), {"clinic": Ceiling(3)})
+    open_ledger(str(folder / "main.ledger"), {"clinic": Ceiling(3)})
     (folder / "recipe.toml").write_text(
         '[data]\nprivate = "records.csv"\npublic = "samples.csv"\nlabel = "digit"\n'
         'classes = "0,1,2,3,4,5,6,7,8,9"\n\n[privacy]\nepsilon = 1.0\n'
@@ -73,15 +73,15 @@ COMMANDS = (
     "show first-run --json",
     "report first-run --out page.html",
     "report first-run --test tested.csv --label digit --out tested.html",
-    "report site.ledger",
+    "report main.ledger",
     "ui --port 0",
     "predict first-run samples.csv --out labels.csv",
     "export first-run --skops --out model",
     "export first-run --onnx --out model-2",
     "export first-run --labels public-labels.csv",
-    "ledger show site.ledger",
-    "ledger verify site.ledger",
-    "ledger export site.ledger --out entries.jsonl",
+    "ledger show main.ledger",
+    "ledger verify main.ledger",
+    "ledger export main.ledger --out entries.jsonl",
     "audit discrete-laplace",
     "federation demo",
     "federation init hub",

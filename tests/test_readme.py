@@ -32,7 +32,7 @@ def test_a_new_user_walks_it_from_top_to_bottom(tmp_path, monkeypatch, capsys):
     assert "The privacy statement" in (tmp_path / "first-run" / "report.html").read_text()
     assert (tmp_path / "labels.csv").read_text().startswith("row,label,probability of ill")
     assert "Differential privacy" in (tmp_path / "model" / "MODEL_CARD.md").read_text()
-    left = tacit.open_ledger(tmp_path / "site.ledger").balance("research")
+    left = tacit.open_ledger(tmp_path / "main.ledger").balance("research")
     assert 0.5 < float(left.remaining_shown) < 1.5  # of 2
 
 

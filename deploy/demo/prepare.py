@@ -62,23 +62,23 @@ out = "run"
 
 def prepare(home: Path, host: str, port: int, names: list[str]) -> None:
     """Create all folders that do not exist yet."""
-    parts, hub = tacit.digits(), home / "hub" / "here"
+    parts, study = tacit.digits(), home / "study" / "here"
     classes = json.dumps([str(name) for name in parts.classes])
-    if not hub.exists():
-        new_coordinator(hub, [host])
-        np.savez(hub / "public.npz", X=parts.public_samples)
+    if not study.exists():
+        new_coordinator(study, [host])
+        np.savez(study / "public.npz", X=parts.public_samples)
         job = JOB.format(classes=classes, nodes=len(names), at_least=max(1, len(names) - 1))
-        (hub / "job.toml").write_text(job, encoding="utf-8")
+        (study / "job.toml").write_text(job, encoding="utf-8")
     for name, rows in zip(names, np.array_split(np.arange(len(parts.private_labels)), len(names)), strict=True):
         own = home / name / "here"
         if own.exists():
             continue
-        new_node(own, name, f"{host}:{port}", hub / "authority.pem")
+        new_node(own, name, f"{host}:{port}", study / "authority.pem")
         np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
         (own / "policy.toml").write_text(POLICY.format(name=name), encoding="utf-8")
         node = NODE.format(name=name, classes=classes, address=f"{host}:{port}")
         (own / "node.toml").write_text(node, encoding="utf-8")
-        add_member(hub, own / f"{name}.pub", own / f"{name}.id")
+        add_member(study, own / f"{name}.pub", own / f"{name}.id")
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import tacit
 
 parts = tacit.digits()
 private = (parts.private_samples, parts.private_labels)
-ledger = tacit.open_ledger("site.ledger", {"research": tacit.Ceiling(2)})  # in all, over every run
+ledger = tacit.open_ledger("main.ledger", {"research": tacit.Ceiling(2)})  # in all, over every run
 
 for epsilon in (0.5, 1.0, 1.0):
     try:

@@ -15,6 +15,8 @@ FORBIDDEN = {
     r"askers?": "coordinator",
     r"envelopes?|letter": "message, request, response",
     r"sites": "holder, or node",
+    r"hubs?": "coordinator, or a folder's name",
+    r"offices?": "collector, or store",
     r"labell(ed|ing)|colou(r|red|rs)|neighbours?|behaviours?|centres?|grey": "the American spelling",
     r"complaints?": "error, or error message",
     r"in earnest": "in production",

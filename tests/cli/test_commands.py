@@ -79,23 +79,23 @@ def test_a_ledger_pays_and_refuses(files, capsys):
     (files / "policy.toml").write_text(
         '[accounts.research]\nepsilon = 1\ndelta = 0\n[accounts.research.unit]\ncolumn = "who"\nrecords = 1\n'
     )
-    assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
-    paid = ("--ledger", "site.ledger", "--account", "research")
+    assert run("ledger", "open", "main.ledger", "--policy", "policy.toml") == 0
+    paid = ("--ledger", "main.ledger", "--account", "research")
     assert run(*BASE, *paid, "--out", "out") == 0
     assert not (files / "out.request").exists()
     assert "research has spent epsilon 1 of 1" in " ".join(capsys.readouterr().out.split())
     assert run(*BASE, *paid, "--out", "more") == 1
     assert "cannot pay" in capsys.readouterr().err
     assert not (files / "more").exists()
-    assert run("ledger", "verify", "site.ledger") == 0
+    assert run("ledger", "verify", "main.ledger") == 0
 
 
 def test_an_interrupted_run_is_taken_up_and_pays_once(files, monkeypatch, capsys):
     (files / "policy.toml").write_text(
         '[accounts.research]\nepsilon = 1\ndelta = 0\n[accounts.research.unit]\ncolumn = "who"\nrecords = 1\n'
     )
-    assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
-    paid = ("--ledger", "site.ledger", "--account", "research", "--out", "out")
+    assert run("ledger", "open", "main.ledger", "--policy", "policy.toml") == 0
+    paid = ("--ledger", "main.ledger", "--account", "research", "--out", "out")
 
     def crash(*_):
         raise OSError(28, "No space left on device")

@@ -64,8 +64,8 @@ def test_a_dry_run_of_votes_tells_why_it_is_votes(files, capsys):
 
 def test_a_run_is_paid_made_and_loaded_and_a_second_one_cannot_be_paid(files, capsys):
     with pytest.raises(SystemExit):
-        main(["ledger", "open", "site.ledger", "--policy", "policy.toml"])
-    paying = ["--epsilon", "2", "--delta", "1e-5", "--ledger", "site.ledger", "--account", "research"]
+        main(["ledger", "open", "main.ledger", "--policy", "policy.toml"])
+    paying = ["--epsilon", "2", "--delta", "1e-5", "--ledger", "main.ledger", "--account", "research"]
     assert run(*paying, "--out", "first") == 0
     made = load("first")
     assert made.recipe["method"] == "auto"
@@ -81,7 +81,7 @@ def test_a_run_is_paid_made_and_loaded_and_a_second_one_cannot_be_paid(files, ca
     capsys.readouterr()
     assert run(*paying, "--out", "second") == 1
     assert "cannot pay" in " ".join(capsys.readouterr().err.split())
-    with opened("site.ledger") as book:
+    with opened("main.ledger") as book:
         assert book.balance("research").payments == 2  # sums and a gradient, once
     assert not Path("second").exists()
 

@@ -64,12 +64,12 @@ def test_a_run_is_made_told_and_loaded(files, capsys):
 def test_the_same_command_again_pays_nothing_and_another_one_is_over_budget(files, capsys):
     Path("policy.toml").write_text(POLICY)
     with pytest.raises(SystemExit):
-        main(["ledger", "open", "site.ledger", "--policy", "policy.toml"])
-    paid = ["--epsilon", "4", "--delta", "1e-5", "--ledger", "site.ledger", "--account", "research"]
+        main(["ledger", "open", "main.ledger", "--policy", "policy.toml"])
+    paid = ["--epsilon", "4", "--delta", "1e-5", "--ledger", "main.ledger", "--account", "research"]
     assert run(*paid, "--out", "first") == 0
     assert run(*paid, "--fit", "least-squares", "--out", "second") == 1
     assert "cannot pay" in " ".join(capsys.readouterr().err.split())
-    with SqliteLedger("site.ledger") as ledger:
+    with SqliteLedger("main.ledger") as ledger:
         assert ledger.balance("research").payments == 1
     assert not Path("second").exists()
 

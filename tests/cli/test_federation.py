@@ -19,30 +19,30 @@ def run(capsys, *arguments):
 
 
 @pytest.fixture
-def hub(tmp_path, capsys):
-    assert run(capsys, "init", tmp_path / "hub", "--host", "hub.example.org")[0] == 0
-    return tmp_path / "hub"
+def study(tmp_path, capsys):
+    assert run(capsys, "init", tmp_path / "study", "--host", "study.example.org")[0] == 0
+    return tmp_path / "study"
 
 
-def test_what_init_makes_can_be_read_as_it_is(hub, tmp_path, capsys):
-    authority = hub / "authority.pem"
+def test_what_init_makes_can_be_read_as_it_is(study, tmp_path, capsys):
+    authority = study / "authority.pem"
     for name in ("north", "south"):
         code, _ = run(
-            capsys, "init", tmp_path / name, "--node", name, "--address", "hub.example.org:9092",
+            capsys, "init", tmp_path / name, "--node", name, "--address", "study.example.org:9092",
             "--authority", authority,
         )  # fmt: skip
         assert code == 0
     node = read_node_file(tmp_path / "north" / "node.toml")
-    assert (node.name, node.link.address) == ("north", "hub.example.org:9092")
+    assert (node.name, node.link.address) == ("north", "study.example.org:9092")
     assert read_policy(node.policy)[node.account].epsilon == 1
     assert read_rules(node.policy).participants == 3
-    assert read_job(hub / "job.toml").at_least == 3
+    assert read_job(study / "job.toml").at_least == 3
     peers = tmp_path / "peers.toml"
     peers.write_text("".join((tmp_path / name / f"{name}.id").read_text() for name in ("north", "south")))
     assert sorted(read_peers(peers)) == ["north", "south"]
     for kind in ("shuffler", "curator"):
         code, _ = run(
-            capsys, "init", tmp_path / kind, "--service", kind, "--coordinator", hub / "coordinator.id",
+            capsys, "init", tmp_path / kind, "--service", kind, "--coordinator", study / "coordinator.id",
             "--peers", peers,
         )  # fmt: skip
         assert code == 0
@@ -54,12 +54,12 @@ def test_what_init_makes_can_be_read_as_it_is(hub, tmp_path, capsys):
     assert all(file.stat().st_mode & 0o077 == 0 for file in secrets)
 
 
-def test_a_key_is_never_replaced(hub, capsys):
-    before = (hub / "authority.key").read_bytes()
-    code, said = run(capsys, "init", hub)
+def test_a_key_is_never_replaced(study, capsys):
+    before = (study / "authority.key").read_bytes()
+    code, said = run(capsys, "init", study)
     assert code == 2
     assert "never replaced" in said
-    assert (hub / "authority.key").read_bytes() == before
+    assert (study / "authority.key").read_bytes() == before
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_a_mistake_is_said_in_words(arguments, said, tmp_path, monkeypatch, caps
     assert said in words.replace("\n", " ")
 
 
-def test_a_coordinator_without_nodes_says_so(hub, capsys):
-    code, said = run(capsys, "coordinator", hub)
+def test_a_coordinator_without_nodes_says_so(study, capsys):
+    code, said = run(capsys, "coordinator", study)
     assert code == 2
     assert "no node's public key" in said.replace("\n", " ")
 
@@ -112,12 +112,12 @@ def test_a_job_file_is_read_strictly(line, said, tmp_path):
         read_job(tmp_path / "job.toml")
 
 
-def test_the_status_of_a_node_and_of_a_job(hub, tmp_path, capsys):
-    run(capsys, "init", tmp_path / "n", "--node", "n", "--address", "h:1", "--authority", hub / "authority.pem")
+def test_the_status_of_a_node_and_of_a_job(study, tmp_path, capsys):
+    run(capsys, "init", tmp_path / "n", "--node", "n", "--address", "h:1", "--authority", study / "authority.pem")
     code, said = run(capsys, "status", tmp_path / "n" / "node.toml")
     assert code == 2
     assert "there is no ledger" in said.replace("\n", " ")
-    code, said = run(capsys, "status", hub / "job.toml")
+    code, said = run(capsys, "status", study / "job.toml")
     assert (code, said.strip()) == (0, "the job has not begun")
 
 

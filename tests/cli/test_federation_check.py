@@ -49,11 +49,11 @@ def serving(tmp_path):
     """Start something that speaks TLS with a certificate of a coordinator's folder; its port."""
     with contextlib.ExitStack() as stack:
 
-        def start(hub):
+        def start(study):
             office = stack.enter_context(
                 SubmissionStore(tmp_path / "o.db", b"c" * 32, {"ada": b"a" * 32}, lambda *_: SubmissionOutcome(b"", 0))
             )
-            service = make_service("127.0.0.1", 0, office, hub / "coordinator.pem", hub / "coordinator.key")
+            service = make_service("127.0.0.1", 0, office, study / "coordinator.pem", study / "coordinator.key")
             service.start()
             stack.callback(service.stop)
             return service.address[1]
@@ -62,15 +62,15 @@ def serving(tmp_path):
 
 
 @pytest.fixture
-def hub(tmp_path):
-    new_coordinator(tmp_path / "hub", [])
-    return tmp_path / "hub"
+def study(tmp_path):
+    new_coordinator(tmp_path / "study", [])
+    return tmp_path / "study"
 
 
 @pytest.fixture
-def north(tmp_path, hub):
+def north(tmp_path, study):
     folder = tmp_path / "north"
-    new_node(folder, "north", "127.0.0.1:9", hub / "authority.pem")
+    new_node(folder, "north", "127.0.0.1:9", study / "authority.pem")
     np.savez(folder / "records.npz", X=np.zeros((4, 2)), y=np.array(["ill", "well"] * 2))
     (folder / "peers.toml").write_bytes((folder / "north.id").read_bytes())
     return folder
@@ -85,8 +85,8 @@ def everything(folder):
     return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
 
 
-def test_a_node_that_is_ready_passes_every_check_and_is_not_changed(hub, north, serving, capsys):
-    file = described(north, serving(hub))
+def test_a_node_that_is_ready_passes_every_check_and_is_not_changed(study, north, serving, capsys):
+    file = described(north, serving(study))
     before = everything(north)
     code, said = run(capsys, "check", file)
     assert code == 0, said
@@ -110,39 +110,39 @@ def breaks(what, words):
 
 
 @breaks("records", "No such file")
-def no_records(north, hub):
+def no_records(north, study):
     (north / "records.npz").unlink()
 
 
 @breaks("policy", "methods")
-def unknown_method(north, hub):
+def unknown_method(north, study):
     file = north / "policy.toml"
     file.write_text(re.sub(r"methods = .*", 'method = ["rknn"]', file.read_text()))
 
 
 @breaks("policy", "has no account 'north'")
-def another_account(north, hub):
+def another_account(north, study):
     file = north / "policy.toml"
     file.write_text(file.read_text().replace("accounts.", "accounts.x-").replace('x-"north"', '"south"'))
 
 
 @breaks("key", "others can read it")
-def open_key(north, hub):
+def open_key(north, study):
     (north / "north.key").chmod(0o644)
 
 
 @breaks("peers", "no identity for north")
-def foreign_peers(north, hub):
+def foreign_peers(north, study):
     (north / "peers.toml").write_text(f'north = "{"ab" * 32}"\n')
 
 
 @breaks("ledger", "ledger")
-def damaged_ledger(north, hub):
+def damaged_ledger(north, study):
     (north / "north.ledger").write_bytes(b"not a ledger" * 100)
 
 
 @breaks("authority", "expired on")
-def expired_authority(north, hub):
+def expired_authority(north, study):
     other = north / "other"
     other.mkdir()
     make_authority(other, days=-1)
@@ -150,7 +150,7 @@ def expired_authority(north, hub):
 
 
 @breaks("coordinator", "not signed by the authority")
-def another_authority(north, hub):
+def another_authority(north, study):
     other = north / "other"
     other.mkdir()
     make_authority(other)
@@ -158,7 +158,7 @@ def another_authority(north, hub):
 
 
 @breaks("identity", "No such file")
-def no_identity(north, hub):
+def no_identity(north, study):
     (north / "north.identity").unlink()
 
 
@@ -167,15 +167,15 @@ def no_identity(north, hub):
     [no_records, unknown_method, another_account, open_key, foreign_peers, damaged_ledger, expired_authority,
      another_authority, no_identity],
 )  # fmt: skip
-def test_each_mistake_is_found_and_named(hub, north, serving, change, what, words):
-    file = described(north, serving(hub))
-    change(north, hub)
+def test_each_mistake_is_found_and_named(study, north, serving, change, what, words):
+    file = described(north, serving(study))
+    change(north, study)
     found = wrong(file)
     assert what in found, found
     assert words in found[what]
 
 
-def test_a_coordinator_that_is_not_there_is_said(hub, north, capsys):
+def test_a_coordinator_that_is_not_there_is_said(study, north, capsys):
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         file = described(north, free.getsockname()[1])
@@ -185,11 +185,11 @@ def test_a_coordinator_that_is_not_there_is_said(hub, north, capsys):
     assert "cannot be reached" in said.replace("\n", " ")
 
 
-def test_an_expired_coordinator_and_a_wrong_clock_are_said(tmp_path, hub, north, serving, monkeypatch):
-    (hub / "coordinator.pem").unlink()
-    (hub / "coordinator.key").unlink()
-    make_server_certificate(hub, "coordinator", ["127.0.0.1"], days=-1)
-    assert "has expired" in wrong(described(north, serving(hub)))["coordinator"]
+def test_an_expired_coordinator_and_a_wrong_clock_are_said(tmp_path, study, north, serving, monkeypatch):
+    (study / "coordinator.pem").unlink()
+    (study / "coordinator.key").unlink()
+    make_server_certificate(study, "coordinator", ["127.0.0.1"], days=-1)
+    assert "has expired" in wrong(described(north, serving(study)))["coordinator"]
     other = tmp_path / "other"
     other.mkdir()
     make_authority(other)
@@ -203,15 +203,15 @@ def test_an_expired_coordinator_and_a_wrong_clock_are_said(tmp_path, hub, north,
     assert "400 seconds ahead" in wrong(file)["clock"]
 
 
-def test_a_job_and_a_service_are_checked(hub, north, tmp_path, capsys):
-    text = (hub / "job.toml").read_text()
-    assert "No such file" in wrong(hub / "job.toml")["public samples"]
-    assert "0 nodes are listed" in wrong(hub / "job.toml")["nodes"]
-    (hub / "samples.csv").write_text("age,dose\n1,2\n")
-    (hub / "job.toml").write_text(text.replace("nodes = 4", "nodes = 1").replace("at_least = 3", "at_least = 1"))
-    add_member(hub, north / "north.pub")
-    assert run(capsys, "check", hub / "job.toml")[0] == 0
-    new_service(tmp_path / "mix", "shuffler", [], 9300, hub / "coordinator.id", north / "north.id")
+def test_a_job_and_a_service_are_checked(study, north, tmp_path, capsys):
+    text = (study / "job.toml").read_text()
+    assert "No such file" in wrong(study / "job.toml")["public samples"]
+    assert "0 nodes are listed" in wrong(study / "job.toml")["nodes"]
+    (study / "samples.csv").write_text("age,dose\n1,2\n")
+    (study / "job.toml").write_text(text.replace("nodes = 4", "nodes = 1").replace("at_least = 3", "at_least = 1"))
+    add_member(study, north / "north.pub")
+    assert run(capsys, "check", study / "job.toml")[0] == 0
+    new_service(tmp_path / "mix", "shuffler", [], 9300, study / "coordinator.id", north / "north.id")
     assert run(capsys, "check", tmp_path / "mix" / "shuffler.toml")[0] == 0
     (tmp_path / "mix" / "shuffler.key").chmod(0o640)
     code, said = run(capsys, "check", tmp_path / "mix" / "shuffler.toml")

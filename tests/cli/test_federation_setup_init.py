@@ -5,7 +5,7 @@ import pytest
 from tacit.cli.federation_setup import new_node
 from tacit.core.errors import InvalidInput
 
-ADDRESS = "hub.example.org:9092"
+ADDRESS = "study.example.org:9092"
 
 
 @pytest.fixture
@@ -20,7 +20,7 @@ def authority(tmp_path):
     [
         ("../evil", ADDRESS, "a node's name has letters"),
         ("", ADDRESS, "a node's name has letters"),
-        ("north", "hub.example.org", "host:port"),
+        ("north", "study.example.org", "host:port"),
     ],
 )
 def test_what_cannot_be_used_is_refused_before_anything_is_written(tmp_path, authority, name, address, told):

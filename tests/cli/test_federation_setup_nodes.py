@@ -40,14 +40,14 @@ def run(capsys, *arguments):
 
 
 @pytest.fixture
-def hub(tmp_path):
-    new_coordinator(tmp_path / "hub", [])
-    return tmp_path / "hub"
+def study(tmp_path):
+    new_coordinator(tmp_path / "study", [])
+    return tmp_path / "study"
 
 
 @pytest.fixture
-def north(hub, tmp_path):
-    new_node(tmp_path / "north", "north", "127.0.0.1:9", hub / "authority.pem")
+def north(study, tmp_path):
+    new_node(tmp_path / "north", "north", "127.0.0.1:9", study / "authority.pem")
     return tmp_path / "north"
 
 
@@ -55,100 +55,100 @@ def everything(folder):
     return {file: (file.stat().st_mtime_ns, file.stat().st_size) for file in folder.rglob("*") if file.is_file()}
 
 
-def test_nodes_are_listed_added_and_removed(hub, north, capsys):
-    assert "no node is listed" in run(capsys, "nodes", "list", hub)[1]
-    code, said = run(capsys, "nodes", "add", hub, north / "north.pub", "--identity", north / "north.id")
+def test_nodes_are_listed_added_and_removed(study, north, capsys):
+    assert "no node is listed" in run(capsys, "nodes", "list", study)[1]
+    code, said = run(capsys, "nodes", "add", study, north / "north.pub", "--identity", north / "north.id")
     assert (code, "north is admitted" in said) == (0, True)
-    assert [each.name for each in members(hub)] == ["north"]
-    assert read_peers(hub / "peers.toml") == read_peers(north / "north.id")
-    code, said = run(capsys, "nodes", "list", hub)
+    assert [each.name for each in members(study)] == ["north"]
+    assert read_peers(study / "peers.toml") == read_peers(north / "north.id")
+    code, said = run(capsys, "nodes", "list", study)
     assert code == 0
     assert "coordinator.pem is valid until" in said
     # Once more is the same as once.
-    assert run(capsys, "nodes", "add", hub, north / "north.pub")[0] == 0
-    code, said = run(capsys, "nodes", "remove", hub, "north")
+    assert run(capsys, "nodes", "add", study, north / "north.pub")[0] == 0
+    code, said = run(capsys, "nodes", "remove", study, "north")
     assert (code, "no longer admitted" in said) == (0, True)
-    assert members(hub) == []
-    assert read_peers(hub / "peers.toml") == {}
-    assert [each.name for each in removed_members(hub)] == ["north"]
-    code, said = run(capsys, "nodes", "add", hub, north / "north.pub")
+    assert members(study) == []
+    assert read_peers(study / "peers.toml") == {}
+    assert [each.name for each in removed_members(study)] == ["north"]
+    code, said = run(capsys, "nodes", "add", study, north / "north.pub")
     assert (code, "removed key is not admitted again" in said) == (2, True)
-    assert "removed" in run(capsys, "nodes", "list", hub)[1]
+    assert "removed" in run(capsys, "nodes", "list", study)[1]
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("remove", "{hub}", "south"), "no node 'south' is listed"),
-        (("add", "{hub}", "{hub}/authority.pem"), "not a node's public key"),
-        (("add", "{hub}", "nowhere.pub"), "cannot be read"),
+        (("remove", "{study}", "south"), "no node 'south' is listed"),
+        (("add", "{study}", "{study}/authority.pem"), "not a node's public key"),
+        (("add", "{study}", "nowhere.pub"), "cannot be read"),
         (("add", "{north}", "{north}/north.pub"), "not a coordinator's folder"),
         (("list", "nowhere"), "not a coordinator's folder"),
         (("renew", "nowhere"), "neither a coordinator's"),
-        (("renew", "{hub}", "--key", "{north}/north.pub"), "north is not listed"),
+        (("renew", "{study}", "--key", "{north}/north.pub"), "north is not listed"),
         (
-            ("add", "{hub}", "{north}/north.pub", "--identity", "{hub}/coordinator.id"),
+            ("add", "{study}", "{north}/north.pub", "--identity", "{study}/coordinator.id"),
             "must contain the identity of north",
         ),
     ],
 )
-def test_mistakes_are_said_and_change_nothing(hub, north, arguments, said, capsys):
-    before = everything(hub)
-    code, words = run(capsys, "nodes", *(each.format(hub=hub, north=north) for each in arguments))
+def test_mistakes_are_said_and_change_nothing(study, north, arguments, said, capsys):
+    before = everything(study)
+    code, words = run(capsys, "nodes", *(each.format(study=study, north=north) for each in arguments))
     assert code == 2
     assert said in words
-    assert everything(hub) == before
+    assert everything(study) == before
 
 
-def test_one_key_has_one_name(hub, north):
-    add_member(hub, north / "north.pub")
+def test_one_key_has_one_name(study, north):
+    add_member(study, north / "north.pub")
     (north / "west.pub").write_bytes((north / "north.pub").read_bytes())
     with pytest.raises(InvalidInput, match="listed as north already"):
-        add_member(hub, north / "west.pub")
-    (hub / "nodes" / "west.pub").write_bytes((north / "north.pub").read_bytes())
+        add_member(study, north / "west.pub")
+    (study / "nodes" / "west.pub").write_bytes((north / "north.pub").read_bytes())
     with pytest.raises(InvalidInput, match="the same key as"):
-        members(hub)
+        members(study)
 
 
-def test_a_node_renews_its_key(hub, north, capsys):
-    add_member(hub, north / "north.pub")
-    before = members(hub)[0].fingerprint
+def test_a_node_renews_its_key(study, north, capsys):
+    add_member(study, north / "north.pub")
+    before = members(study)[0].fingerprint
     key = (north / "north.key").read_bytes()
     code, said = run(capsys, "nodes", "renew", north)
     assert (code, "made a new key" in said) == (0, True)
     assert (north / "north.key.old").read_bytes() == key != (north / "north.key").read_bytes()
     assert all((north / name).stat().st_mode & 0o077 == 0 for name in ("north.key", "north.key.old"))
-    code, said = run(capsys, "nodes", "add", hub, north / "north.pub")
+    code, said = run(capsys, "nodes", "add", study, north / "north.pub")
     assert (code, "listed with another key" in said) == (2, True)
-    code, said = run(capsys, "nodes", "renew", hub, "--key", north / "north.pub")
+    code, said = run(capsys, "nodes", "renew", study, "--key", north / "north.pub")
     assert (code, "with its new key" in said) == (0, True)
-    (now,) = members(hub)
+    (now,) = members(study)
     assert now.fingerprint != before
-    assert [each.fingerprint for each in removed_members(hub)] == [before]
+    assert [each.fingerprint for each in removed_members(study)] == [before]
 
 
 def test_certificates_are_renewed_for_the_same_key_and_names(tmp_path, capsys):
-    hub = tmp_path / "hub"
-    hub.mkdir()
-    make_authority(hub, days=20)
-    make_server_certificate(hub, "coordinator", ["hub.example.org", "127.0.0.1"], days=10)
-    (hub / "nodes").mkdir()
-    key, copied = (hub / "coordinator.key").read_bytes(), (hub / "authority.pem").read_bytes()
-    code, said = run(capsys, "nodes", "list", hub)
+    study = tmp_path / "study"
+    study.mkdir()
+    make_authority(study, days=20)
+    make_server_certificate(study, "coordinator", ["study.example.org", "127.0.0.1"], days=10)
+    (study / "nodes").mkdir()
+    key, copied = (study / "coordinator.key").read_bytes(), (study / "authority.pem").read_bytes()
+    code, said = run(capsys, "nodes", "list", study)
     assert "coordinator.pem: expires in 9 days" in said
-    code, said = run(capsys, "nodes", "renew", hub)
+    code, said = run(capsys, "nodes", "renew", study)
     # Not for longer than the authority's own, which is said.
     assert code == 0
     assert "as its authority does" in said
-    assert read_validity(hub / "coordinator.pem").ends == read_validity(hub / "authority.pem").ends
-    code, said = run(capsys, "nodes", "renew", hub, "--authority")
+    assert read_validity(study / "coordinator.pem").ends == read_validity(study / "authority.pem").ends
+    code, said = run(capsys, "nodes", "renew", study, "--authority")
     assert code == 0
-    assert read_validity(hub / "coordinator.pem").problem() is None
-    assert (hub / "coordinator.key").read_bytes() == key
+    assert read_validity(study / "coordinator.pem").problem() is None
+    assert (study / "coordinator.key").read_bytes() == key
     # Who has the old copy of the authority trusts the new certificate, and who has the new one as well.
     (tmp_path / "old.pem").write_bytes(copied)
-    for authority in (tmp_path / "old.pem", hub / "authority.pem"):
-        with served(tmp_path, hub / "coordinator.pem", hub / "coordinator.key") as port:
+    for authority in (tmp_path / "old.pem", study / "authority.pem"):
+        with served(tmp_path, study / "coordinator.pem", study / "coordinator.key") as port:
             assert reach(f"127.0.0.1:{port}", authority).trusted
 
 
@@ -190,18 +190,18 @@ def test_a_node_is_told_in_its_log_of_the_coordinators_certificate(tmp_path, day
 
 
 def test_an_expired_certificate_is_said_at_both_ends(tmp_path, north, capsys):
-    hub = tmp_path / "old"
-    hub.mkdir()
-    make_authority(hub)
-    make_server_certificate(hub, "coordinator", ["127.0.0.1"], days=-1)
-    (hub / "nodes").mkdir()
-    add_member(hub, north / "north.pub")
-    (hub / "job.toml").write_bytes((tmp_path / "hub" / "job.toml").read_bytes())
-    code, said = run(capsys, "coordinator", hub)
+    study = tmp_path / "old"
+    study.mkdir()
+    make_authority(study)
+    make_server_certificate(study, "coordinator", ["127.0.0.1"], days=-1)
+    (study / "nodes").mkdir()
+    add_member(study, north / "north.pub")
+    (study / "job.toml").write_bytes((tmp_path / "study" / "job.toml").read_bytes())
+    code, said = run(capsys, "coordinator", study)
     assert code == 2
     assert "coordinator.pem: expired on" in said
     assert "nodes renew" in said
-    assert not (hub / "state").exists()
+    assert not (study / "state").exists()
     expired = tmp_path / "expired"
     expired.mkdir()
     make_authority(expired, days=-1)
@@ -211,28 +211,28 @@ def test_an_expired_certificate_is_said_at_both_ends(tmp_path, north, capsys):
     assert "authority.pem: expired on" in said
 
 
-def test_a_second_coordinator_is_refused_and_touches_nothing(hub, north, capsys):
-    add_member(hub, north / "north.pub")
+def test_a_second_coordinator_is_refused_and_touches_nothing(study, north, capsys):
+    add_member(study, north / "north.pub")
     first = subprocess.Popen(
-        [sys.executable, "-c", HOLDER, str(hub / "coordinator.lock")], stdout=subprocess.PIPE, text=True
+        [sys.executable, "-c", HOLDER, str(study / "coordinator.lock")], stdout=subprocess.PIPE, text=True
     )
     try:
         assert first.stdout.readline() == "held\n"
-        before = everything(hub)
-        code, said = run(capsys, "coordinator", hub)
+        before = everything(study)
+        code, said = run(capsys, "coordinator", study)
         assert code == 2
-        assert f"a coordinator is running in {hub} already" in said
+        assert f"a coordinator is running in {study} already" in said
         assert f"process {first.pid}" in said
-        assert everything(hub) == before
+        assert everything(study) == before
         assert first.poll() is None
-        assert running(hub)
-        assert "it runs now" in run(capsys, "nodes", "remove", hub, "north")[1]
+        assert running(study)
+        assert "it runs now" in run(capsys, "nodes", "remove", study, "north")[1]
     finally:
         first.send_signal(signal.SIGKILL)
         first.wait()
         first.stdout.close()
     # Killed, it holds nothing any more.
-    assert not running(hub)
+    assert not running(study)
 
 
 def test_a_second_process_of_a_node_is_refused(north, capsys):
@@ -260,33 +260,33 @@ def test_a_second_process_of_a_node_is_refused(north, capsys):
 
 
 @pytest.mark.timeout(900)
-def test_the_list_is_what_the_link_lets_in_at_every_start(hub, tmp_path):
+def test_the_list_is_what_the_link_lets_in_at_every_start(study, tmp_path):
     """A real SuperLink, three times: one is removed, one renewed, and a removed key stays out."""
     for name in ("east", "north", "west"):
-        new_node(tmp_path / name, name, "127.0.0.1:9", hub / "authority.pem")
-        add_member(hub, tmp_path / name / f"{name}.pub")
+        new_node(tmp_path / name, name, "127.0.0.1:9", study / "authority.pem")
+        add_member(study, tmp_path / name / f"{name}.pub")
 
     def admit_only():
         with (
             Processes(tmp_path / "logs") as processes,
-            linked(processes, hub, hub / "state", "127.0.0.1", free_port()) as control,
+            linked(processes, study, study / "state", "127.0.0.1", free_port()) as control,
         ):
-            assert running(hub)
+            assert running(study)
             return {node.name: bytes(node.public_key) for node in control.nodes()}
 
     first = admit_only()
     assert sorted(first) == ["east", "north", "west"]
-    remove_member(hub, "west")
+    remove_member(study, "west")
     assert main_code("nodes", "renew", tmp_path / "east") == 0
-    assert main_code("nodes", "renew", hub, "--key", tmp_path / "east" / "east.pub") == 0
+    assert main_code("nodes", "renew", study, "--key", tmp_path / "east" / "east.pub") == 0
     second = admit_only()
     assert sorted(second) == ["east", "north"]
     assert second["north"] == first["north"]
     assert second["east"] != first["east"]
-    log = (hub / "state" / "coordinator.log").read_text()
+    log = (study / "state" / "coordinator.log").read_text()
     assert "west is no longer listed" in log
     # Put back by hand, past the command.
-    (hub / "nodes" / "west.pub").write_bytes((tmp_path / "west" / "west.pub").read_bytes())
+    (study / "nodes" / "west.pub").write_bytes((tmp_path / "west" / "west.pub").read_bytes())
     with pytest.raises(InvalidInput, match="removed before"):
         admit_only()
 

@@ -31,7 +31,7 @@ def files(tmp_path, monkeypatch):
         "[accounts.records]\nepsilon = 5\ndelta = 0\n"
         "[accounts.small]\nepsilon = 0.5\ndelta = 1e-5\n[accounts.small.unit]\ncolumn = 'who'\nrecords = 1\n"
     )
-    assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
+    assert run("ledger", "open", "main.ledger", "--policy", "policy.toml") == 0
     return tmp_path
 
 
@@ -47,7 +47,7 @@ def left(folder):
 
 BASE = ("distill", "--private", "private.csv", "--public", "public.csv", "--label", "digit", "--classes",
         "0,1,2,3,4,5,6,7,8,9", "--epsilon", "1", "--out", "out")  # fmt: skip
-PAID = ("--unit", "who", "--ledger", "site.ledger", "--account")
+PAID = ("--unit", "who", "--ledger", "main.ledger", "--account")
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ WRONG = {
     "an unknown adjacency": (("--adjacency", "addremove"), 2, "did you mean 'add-remove'"),
     "an account of another unit": ((*PAID, "records"), 2, "account 'records' protects one record"),
     "no such ledger": (("--ledger", "sight.ledger", "--account", "research"), 2, "sight.ledger: no such ledger"),
-    "a ledger without an account": (("--ledger", "site.ledger"), 2, "name the account that pays with --account"),
+    "a ledger without an account": (("--ledger", "main.ledger"), 2, "name the account that pays with --account"),
     "an account without a ledger": (("--account", "research"), 2, "an account needs a ledger"),
     "a very long account": ((*PAID, "r" * 5000), 2, "no account"),
 }
@@ -168,6 +168,6 @@ def test_the_library_asks_the_account_before_it_plans(files, monkeypatch):
     monkeypatch.setattr("tacit.methods.rknn.method.prepare", planned)
     with pytest.raises(tacit.BudgetExceeded, match="it would reach epsilon 6"):
         tacit.distill(
-            (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 6, ledger="site.ledger",
+            (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 6, ledger="main.ledger",
             account="records",
         )  # fmt: skip

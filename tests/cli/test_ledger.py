@@ -31,7 +31,7 @@ class OpenedLedger:
 
     def __init__(self, folder, capsys):
         self._capsys = capsys
-        self.ledger = folder / "site.ledger"
+        self.ledger = folder / "main.ledger"
         self.policy = folder / "policy.toml"
         self.policy.write_text(POLICY)
 
@@ -143,12 +143,12 @@ def test_an_export_never_overwrites_and_leaves_nothing_when_it_fails(site):
     out = site.ledger.with_name("site.jsonl")
     code, _, error = site.run("export", site.policy, "--out", out)
     assert (code, "not a ledger" in error) == (1, True)
-    assert sorted(file.name for file in out.parent.iterdir()) == ["policy.toml", "site.ledger"]
+    assert sorted(file.name for file in out.parent.iterdir()) == ["main.ledger", "policy.toml"]
     out.write_text("old")
     code, _, error = site.run("export", site.ledger, "--out", out)
     assert (code, "it exists already; choose a new name" in error) == (2, True)
     assert out.read_text() == "old"
-    assert sorted(file.name for file in out.parent.iterdir()) == ["policy.toml", "site.jsonl", "site.ledger"]
+    assert sorted(file.name for file in out.parent.iterdir()) == ["main.ledger", "policy.toml", "site.jsonl"]
     for bad in (out.parent, out.parent / "missing" / "file"):
         code, _, error = site.run("export", site.ledger, "--out", bad)
         assert (code, "cannot write" in error) == (2, True)
@@ -242,9 +242,9 @@ def test_the_help_teaches_the_policy(site):
     printed = site.succeed("open", "--help")
     assert "[accounts.clinic]" in printed
     assert 'unit = { column = "patient", records = 3 }' in printed
-    assert "tacit ledger open site.ledger --policy policy.toml" in printed
+    assert "tacit ledger open main.ledger --policy policy.toml" in printed
     for command in ("show", "verify", "export"):
-        assert f"tacit ledger {command} site.ledger" in site.succeed(command, "--help")
+        assert f"tacit ledger {command} main.ledger" in site.succeed(command, "--help")
 
 
 @pytest.mark.parametrize("account", [(), ("clinic",)])

@@ -122,12 +122,12 @@ def test_a_killed_run_goes_on_and_pays_nothing_twice(files, options, capsys):
     )
     records = (files / "records.csv").read_text().splitlines()
     (files / "records.csv").write_text("\n".join(",".join(np.delete(row.split(","), 2)) for row in records) + "\n")
-    pay = '[payment]\nledger = "site.ledger"\naccount = "research"\n'
-    assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
+    pay = '[payment]\nledger = "main.ledger"\naccount = "research"\n'
+    assert run("ledger", "open", "main.ledger", "--policy", "policy.toml") == 0
     (files / "recipe.toml").write_text(options.format(data=data, pay=pay))
     killed("run", "recipe.toml")
     assert not (files / "out").exists()
-    ledger = files / ("site.ledger" if "site.ledger" in options.format(data="", pay=pay) else "homes.ledger")
+    ledger = files / ("main.ledger" if "main.ledger" in options.format(data="", pay=pay) else "homes.ledger")
     before = _receipts(ledger)
     assert before
     capsys.readouterr()

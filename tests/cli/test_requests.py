@@ -29,7 +29,7 @@ PARTS = tacit.digits()
 COMPLETE = {"labels.csv", "arrays.npz", "recipe.toml", "run.json", "student.skops"}
 BASE = ("distill", "--private", "private.npz", "--public", "public.npz", "--label", "y", "--epsilon", "1",
         "--representation", "pca", "--classes", "0,1,2,3,4,5,6,7,8,9", "--out", "out")  # fmt: skip
-PAID = ("--ledger", "site.ledger", "--account", "research")
+PAID = ("--ledger", "main.ledger", "--account", "research")
 
 
 @pytest.fixture
@@ -38,7 +38,7 @@ def place(tmp_path, monkeypatch):
     monkeypatch.setenv("COLUMNS", "250")
     np.savez("private.npz", X=PARTS.private_samples, y=PARTS.private_labels)
     np.savez("public.npz", X=PARTS.public_samples)
-    SqliteLedger.create("site.ledger", {"research": Ceiling(1)}).close()
+    SqliteLedger.create("main.ledger", {"research": Ceiling(1)}).close()
     return tmp_path
 
 
@@ -59,7 +59,7 @@ def names():
 
 
 def payments():
-    with SqliteLedger("site.ledger") as book:
+    with SqliteLedger("main.ledger") as book:
         return book.balance("research").payments
 
 

@@ -45,8 +45,8 @@ BASE = ("distill", "--private", "private.csv", "--public", "public.csv", "--labe
 
 def test_an_interrupted_run_of_several_rounds_wants_its_student_back(files, capsys, monkeypatch):
     # The student chooses the second question: with another one what was paid for could not be had again.
-    assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
-    paid = (*BASE, "--ledger", "site.ledger", "--account", "research", "--iterations", "2", "--out", "out")
+    assert run("ledger", "open", "main.ledger", "--policy", "policy.toml") == 0
+    paid = (*BASE, "--ledger", "main.ledger", "--account", "research", "--iterations", "2", "--out", "out")
     with monkeypatch.context() as cut:
         cut.setattr("tacit.cli.distill.write_run", _interrupt)
         assert run(*paid, "--student", "forest") == 130
@@ -59,8 +59,8 @@ def test_an_interrupted_run_of_several_rounds_wants_its_student_back(files, caps
 
 
 def test_labels_of_one_round_may_teach_another_student(files, monkeypatch):
-    assert run("ledger", "open", "site.ledger", "--policy", "policy.toml") == 0
-    paid = (*BASE, "--ledger", "site.ledger", "--account", "research", "--out", "out")
+    assert run("ledger", "open", "main.ledger", "--policy", "policy.toml") == 0
+    paid = (*BASE, "--ledger", "main.ledger", "--account", "research", "--out", "out")
     with monkeypatch.context() as cut:
         cut.setattr("tacit.cli.distill.write_run", _interrupt)
         assert run(*paid, "--student", "forest") == 130

@@ -112,8 +112,8 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--delta", "nan"), "delta must be"),
         ((*FILES, *CLASSES, *SPEND, "--account", "research"), "an account needs a ledger"),
         ((*FILES, *CLASSES, *SPEND, "--ledger", "no.ledger", "--account", "research"), "no.ledger: no such ledger; open it with 'tacit ledger open'"),  # noqa: E501
-        ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger"), "name the account that pays with --account"),
-        ((*FILES, *CLASSES, *SPEND, "--ledger", "site.ledger", "--account", "reserch"), "did you mean research?"),
+        ((*FILES, *CLASSES, *SPEND, "--ledger", "main.ledger"), "name the account that pays with --account"),
+        ((*FILES, *CLASSES, *SPEND, "--ledger", "main.ledger", "--account", "reserch"), "did you mean research?"),
         ((*FILES, *CLASSES, "--epsilon", LONG, "--out", "out"), "not a valid float"),
         ((*FILES, *CLASSES, *SPEND, LONG), "unexpected extra argument"),
         ((*FILES, *CLASSES, *SPEND, "--method", "rkn"), "did you mean 'rknn'?"),
@@ -132,7 +132,7 @@ WRONG = {
         ((*FILES, *CLASSES, *SPEND, "--student", "forrest"), "forest"),
         ((*FILES, *CLASSES, *SPEND, "--unit", "patient"), "no column 'patient'"),
         ((*FILES, *CLASSES, *SPEND, "--per-person", "2"), "--per-person needs --unit"),
-        ((*FILES, *CLASSES, *SPEND, "--seed", "1", "--ledger", "site.ledger", "--account", "research"), "--seed makes a simulation"),  # noqa: E501
+        ((*FILES, *CLASSES, *SPEND, "--seed", "1", "--ledger", "main.ledger", "--account", "research"), "--seed makes a simulation"),  # noqa: E501
         ((*FILES, *CLASSES, *SPEND, "--method", "privatekt"), "assign the records to holders"),
         ((*FILES, *CLASSES, "--epsilon", "1", "--out", "run"), "run: exists already; choose another --out"),
         ((*FILES, *CLASSES, "--epsilon", "1", "--out", "records.csv/run"), "cannot be written there (Not a directory)"),
@@ -231,17 +231,17 @@ WRONG = {
         (("open", "new.ledger", "--policy", "no.toml"), "no.toml"),
         (("open", "new.ledger", "--policy", "broken.toml"), "broken.toml"),
         (("show", "no.ledger"), "no.ledger"),
-        (("show", "site.ledger", "reserch"), "must be one of research, got 'reserch'; did you mean 'research'?"),
+        (("show", "main.ledger", "reserch"), "must be one of research, got 'reserch'; did you mean 'research'?"),
         (("verify", "no.ledger"), "no.ledger"),
-        (("accept", "site.ledger"), "--reason"),
+        (("accept", "main.ledger"), "--reason"),
         (("accept", "no.ledger", "--reason", "restored"), "there is no ledger at no.ledger"),
         (("export", "no.ledger"), "there is no ledger at no.ledger"),
         (("export", LONG, "--out", "e.jsonl"), "there is no ledger at xxx"),
-        (("export", "site.ledger", "--out", "out.csv"), "cannot write out.csv: it exists already"),
-        (("copy", "site.ledger"), "TARGET"),
+        (("export", "main.ledger", "--out", "out.csv"), "cannot write out.csv: it exists already"),
+        (("copy", "main.ledger"), "TARGET"),
         (("copy", "no.ledger", "new.ledger"), "there is no ledger at no.ledger"),
-        (("copy", "site.ledger", "site.ledger"), "something is at site.ledger already"),
-        (("roles", "site.ledger"), "roles are for a ledger on a server"),
+        (("copy", "main.ledger", "main.ledger"), "something is at main.ledger already"),
+        (("roles", "main.ledger"), "roles are for a ledger on a server"),
     ],
     "audit": [(("--epsilon", "nan"), "epsilon"), (("no-such-mechanism",), "no-such-mechanism")],
     "demo": [(("--epsilon", "0"), "epsilon must be above 0"), (("--out", "records.csv/run"), "cannot be written there"), (("--runs", "0"), "--runs")],  # noqa: E501
@@ -262,8 +262,8 @@ WRONG = {
         (("fleet", "nothing"), "nothing: not a coordinator's folder; make one with `tacit federation init nothing`"),
         (("cancel", "no.toml", "job"), "cannot read no.toml"),
         (("init", "run"), "run: a run folder, which may be published: choose another folder"),
-        (("init", "hub", "--node", "north"), "--node needs --address and --authority"),
-        (("init", "hub", "--service", "shufler"), "--service needs --coordinator and --peers"),
+        (("init", "study", "--node", "north"), "--node needs --address and --authority"),
+        (("init", "study", "--service", "shufler"), "--service needs --coordinator and --peers"),
         (("coordinator", "nothing"), "nothing: not a coordinator's folder"),
         (("shuffler", "no.toml"), "cannot read no.toml"),
         (("curator", "no.toml"), "cannot read no.toml"),
@@ -296,9 +296,9 @@ CASES = [pytest.param(name, typed, said, id=f"{name}-{place}") for name, rows in
 def test_wrong_use_is_told_in_one_message(name, typed, said, made, monkeypatch, capsys):
     monkeypatch.chdir(made)
     monkeypatch.setenv("COLUMNS", "400")
-    if not Path("site.ledger").exists():
+    if not Path("main.ledger").exists():
         with pytest.raises(SystemExit):
-            main(["ledger", "open", "site.ledger", "--policy", "policy.toml"])
+            main(["ledger", "open", "main.ledger", "--policy", "policy.toml"])
         capsys.readouterr()
     before = sorted(Path().rglob("*"))
     with pytest.raises(SystemExit) as stopped:

@@ -127,9 +127,9 @@ def test_what_the_demo_prepares_is_a_federation_and_is_left_alone_the_second_tim
     monkeypatch.setattr(sys, "argv", ["prepare.py", str(tmp_path), *command[1:]])
     for _ in range(2):
         runpy.run_path(str(DEPLOY / "demo" / "prepare.py"), run_name="__main__")
-    hub = tmp_path / "hub" / "here"
-    assert [each.name for each in members(hub)] == list(NODES)
-    job = read_job(hub / "job.toml")
+    study = tmp_path / "study" / "here"
+    assert [each.name for each in members(study)] == list(NODES)
+    job = read_job(study / "job.toml")
     assert (job.nodes, job.at_least) == (3, 2)
     check = COMPOSE["services"]["east"]["healthcheck"]["test"][-1]
     for name in NODES:

@@ -187,7 +187,7 @@ class Soak:
         self.trusts[trust] += 1
         self.outcomes[fault, "went on" if not said else "ended in words, then done"] += 1
         # A node that is up and was not asked comes back by itself, or has given up its connection for good.
-        for name in sorted({*filter(self.processes.alive, NAMES)} - set(work.turn["asked"])):
+        for name in sorted({*filter(self.processes.alive, NAMES)} - set(work.round["asked"])):
             self.processes.resume(name)
             if not self.connected(name):
                 self.given_up[name] += 1

@@ -42,7 +42,7 @@ def started(place):
 
 def asked(place):
     """Whether the round has begun."""
-    return any('"asked": ["' in file.read_text() for file in place.glob("*/hub/run.journal/progress.json"))
+    return any('"asked": ["' in file.read_text() for file in place.glob("*/study/run.journal/progress.json"))
 
 
 @pytest.mark.parametrize(
@@ -97,8 +97,8 @@ def ended(arguments, number, happened, place):
 @LONG
 def test_a_coordinator_that_is_interrupted_or_finds_nobody_says_what_comes_next(tmp_path):
     made = Deployment(tmp_path, ("east", "north", "west"))
-    arguments = ("coordinator", made.hub, "--job", made.job(patience=300).file, "--port", made.port)
-    code, said = ended(arguments, signal.SIGINT, lambda place: (place / "hub" / "run.journal").exists(), tmp_path)
+    arguments = ("coordinator", made.study, "--job", made.job(patience=300).file, "--port", made.port)
+    code, said = ended(arguments, signal.SIGINT, lambda place: (place / "study" / "run.journal").exists(), tmp_path)
     assert code == 1
     assert "ended by SIGINT; start it again to resume the job, and nobody pays twice" in said
     assert running_in(tmp_path) == []

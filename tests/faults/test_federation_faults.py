@@ -114,7 +114,7 @@ class Cell:
 
     @property
     def answered(self):
-        return set(self.work.turn["answered"])
+        return set(self.work.round["answered"])
 
     def check_payments(self, jobs=1):
         # Who was late in the cell before may have paid for it only now; the others had then.
@@ -132,7 +132,7 @@ def node_killed(cell):
     cell.end()
     assert cell.answered >= {"east", "north", "south"}
     if cell.trust == "local":
-        assert cell.work.turn["asked"] == list(NAMES)
+        assert cell.work.round["asked"] == list(NAMES)
     # Nothing of the records is in what a node says of itself.
     assert cell.whole.log("east").count("Traceback") == before
 
@@ -218,7 +218,7 @@ def collector_killed(cell):
 
 def collector_killed_when_some_have_handed_in(cell):
     cell.begin()
-    cell.work.until(lambda found: found["turns"][-1]["answered"])
+    cell.work.until(lambda found: found["rounds"][-1]["answered"])
     die_and_come_back(cell)
 
 

@@ -42,8 +42,8 @@ class Command:
     def __init__(self, folder, pace, service=""):
         self.folder, (self._ask, _) = folder, wire_request()
         (folder / "policy.toml").write_text(POLICY.format(epsilon=100.0))
-        new_coordinator(folder / "hub", [])
-        new_node(folder / "keys", "clinic", f"127.0.0.1:{free_port()}", folder / "hub" / "authority.pem")
+        new_coordinator(folder / "study", [])
+        new_node(folder / "keys", "clinic", f"127.0.0.1:{free_port()}", folder / "study" / "authority.pem")
         link = (folder / "keys" / "node.toml").read_text()
         link = link[link.index("[link]") :].replace('"authority.pem"', '"keys/authority.pem"')
         text = (folder / "node.toml").read_text().replace("pace = 0.0", f"pace = {pace}")
@@ -230,5 +230,5 @@ def test_the_last_answer_of_a_node_that_is_told_to_end_reaches_its_coordinator(t
         west.send_signal(signal.SIGTERM)
         assert west.wait(120) == 0
         work.watch()
-    assert sorted(work.turn["answered"]) == ["east", "north", "west"]
+    assert sorted(work.round["answered"]) == ["east", "north", "west"]
     assert [len(made.payments(name)) for name in made.names] == [1, 1, 1]

@@ -33,17 +33,17 @@ class Deployment:
     """A coordinator's folder, nodes' folders, and the processes that run now."""
 
     def __init__(self, home: Path, names, strangers=(), ceiling="1.0"):
-        self.home, self.hub, self.port = home, home / "hub", free_port()
+        self.home, self.study, self.port = home, home / "study", free_port()
         self.services = {"shuffler": free_port(), "curator": free_port()}
         self.names, self.processes = tuple(names), Processes(home / "logs")
         self.control, self._links = None, ExitStack()
         parts = digits()
-        new_coordinator(self.hub, [])
-        np.savez(self.hub / "public.npz", X=parts.public_samples)
+        new_coordinator(self.study, [])
+        np.savez(self.study / "public.npz", X=parts.public_samples)
         everyone = (*self.names, *strangers)
         for name, rows in zip(everyone, np.array_split(np.arange(1000), len(everyone)), strict=True):
             own = home / name
-            new_node(own, name, f"127.0.0.1:{self.port}", self.hub / "authority.pem")
+            new_node(own, name, f"127.0.0.1:{self.port}", self.study / "authority.pem")
             np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
             (own / "policy.toml").write_text(
                 f'[accounts.{name}]\nepsilon = {ceiling}\ndelta = 1e-3\n[allow]\nmethods = ["rknn"]\nparticipants = 2\n'
@@ -51,12 +51,12 @@ class Deployment:
                 'purposes = ["reverse k-NN labels"]\n'
             )
             if name not in strangers:
-                (self.hub / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
+                (self.study / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
         peers = "".join((home / name / f"{name}.id").read_text() for name in self.names)
-        for place in (self.hub, *(home / name for name in everyone)):
+        for place in (self.study, *(home / name for name in everyone)):
             (place / "peers.toml").write_text(peers)
         for kind, port in self.services.items():
-            new_service(home / kind, kind, [], port, self.hub / "coordinator.id", self.hub / "peers.toml")
+            new_service(home / kind, kind, [], port, self.study / "coordinator.id", self.study / "peers.toml")
         ceiling = f"[accounts.curator]\nepsilon = {ceiling}\n"
         (home / "curator" / "policy.toml").write_text(ceiling)
         for name in everyone:
@@ -95,7 +95,7 @@ class Deployment:
 
     def relink(self):
         self._links.pop_all().close()
-        link = linked(self.processes, self.hub, self.hub / "state", "127.0.0.1", self.port)
+        link = linked(self.processes, self.study, self.study / "state", "127.0.0.1", self.port)
         self.control = self._links.enter_context(link)
 
     def start(self, *names):
@@ -149,7 +149,7 @@ class Work:
             settings |= {"delta": 1e-5, "mechanism": "one message"}
         if kind == "curator":
             settings["curator_key"] = deployment.curator_key
-        self.file = deployment.hub / f"{name}.toml"
+        self.file = deployment.study / f"{name}.toml"
         lines = [f"{key} = {json.dumps(value)}" for key, value in settings.items()]
         self.file.write_text(f'public = "public.npz"\nout = "{name}"\nclasses = {CLASSES}\n' + "\n".join(lines))
         self.since = 0.0
@@ -181,15 +181,15 @@ class Work:
         os.kill(progress_of(self.job)["process"], signal.SIGKILL)
 
     @property
-    def turn(self):
-        return progress_of(self.job)["turns"][-1]
+    def round(self):
+        return progress_of(self.job)["rounds"][-1]
 
 
 def asked(found):
     """Whether the round has begun."""
-    return any(turn["asked"] for turn in found["turns"])
+    return any(status["asked"] for status in found["rounds"])
 
 
 def at_step(step):
     """Whether a step of the round has begun."""
-    return lambda found: any(turn["step"] == step for turn in found["turns"])
+    return lambda found: any(status["step"] == step for status in found["rounds"])

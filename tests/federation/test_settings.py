@@ -87,7 +87,7 @@ def test_a_node_that_is_started_again_has_its_ledger_and_its_answers(folder):
 def test_a_node_tells_no_budget_unless_its_file_says_so(folder):
     (folder / "example.toml").write_text(NODE_EXAMPLE)
     assert not read_node_file(folder / "example.toml").link.tell_budget
-    link = '[link]\naddress = "hub:9092"\nauthority = "authority.pem"\nkey = "clinic.key"\n'
+    link = '[link]\naddress = "study:9092"\nauthority = "authority.pem"\nkey = "clinic.key"\n'
     text = (folder / "node.toml").read_text()
     told = {}
     for said in ("", "tell_budget = false\n", "tell_budget = true\n"):

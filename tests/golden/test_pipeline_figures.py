@@ -79,7 +79,7 @@ LOGISTIC = tacit.ReverseKNN(student="logistic")
 
 def federated(epsilon, method, holders="nodes", **more):
     there = [
-        dataclasses.replace(each, room=ConsensusStore(lambda: Refitted(logistic(), 10), PUBLIC, NodeMemory()))
+        dataclasses.replace(each, consensus=ConsensusStore(lambda: Refitted(logistic(), 10), PUBLIC, NodeMemory()))
         for each in nodes(5, seed=5, rules=RULES, ceiling=1000)
     ]
     exchange = local_exchange(there)

@@ -47,7 +47,7 @@ class Durable:
 
     def __init__(self, **policy):
         self._folder = tempfile.TemporaryDirectory(dir=MEMORY)
-        self.path = Path(self._folder.name) / "site.ledger"
+        self.path = Path(self._folder.name) / "main.ledger"
         self.ledger = open_ledger(self.path, policy)
 
     def crash(self):

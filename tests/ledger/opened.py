@@ -16,7 +16,7 @@ class OpenedLedger:
 
     def __init__(self, folder, worker, place=None):
         folder.mkdir()
-        self.path = place or folder / "site.ledger"
+        self.path = place or folder / "main.ledger"
         self.world = folder / "world.txt"
         self.world.touch()
         self.worker = worker

@@ -93,7 +93,7 @@ def test_what_is_foreseen_is_what_the_charges_will_find(tmp_path):
     one_by_one = total([spend, spend], delta).epsilon
     assert together < one_by_one
     policy = {"tight": Ceiling((together + one_by_one) / 2, delta), "enough": Ceiling(one_by_one, delta)}
-    with SqliteLedger.create(tmp_path / "site.ledger", policy) as durable:
+    with SqliteLedger.create(tmp_path / "main.ledger", policy) as durable:
         for ledger in (MemoryLedger(policy), durable):
             with pytest.raises(BudgetExceeded, match="0 payments"):
                 ledger.preflight("tight", {"r-1": spend, "r-2": spend})

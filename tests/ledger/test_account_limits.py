@@ -23,7 +23,7 @@ def ledger(request, tmp_path):
     if request.param == "memory":
         yield MemoryLedger(ceilings)
     else:
-        with SqliteLedger.create(tmp_path / "site.ledger", ceilings) as made:
+        with SqliteLedger.create(tmp_path / "main.ledger", ceilings) as made:
             yield made
 
 
@@ -146,7 +146,7 @@ def charges(path, name, limits):
     ids=["epsilon a day", "questions per day", "epsilon a purpose"],
 )
 def test_processes_that_ask_at_once_do_not_both_get_the_last_of_it(limits, tmp_path):
-    path = tmp_path / "site.ledger"
+    path = tmp_path / "main.ledger"
     SqliteLedger.create(path, {"clinic": Ceiling(1000)}).close()
     with ProcessPoolExecutor(4, mp_context=get_context("spawn")) as pool:
         paid = list(pool.map(charges, [path] * 4, "abcd", [limits] * 4))

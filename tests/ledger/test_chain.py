@@ -16,7 +16,7 @@ from tacit.ledger.verify import verify
 @pytest.mark.parametrize("sequence", [1, 2, 3, 4])
 def test_an_entry_with_a_digest_of_its_own_does_not_hold_the_next_one(sequence, tmp_path):
     """Every entry is right by itself, the last one and the head too: only the chain tells."""
-    path = tmp_path / "site.ledger"
+    path = tmp_path / "main.ledger"
     with SqliteLedger.create(path, {"clinic": Ceiling(1)}) as ledger:
         for number in range(3):
             ledger.charge("clinic", Pure("0.1"), "labels", "system", f"r-{number}", "question")

@@ -12,7 +12,7 @@ from tacit.ledger.verify import verify
 
 
 def test_eight_processes_exhaust_an_account_exactly(worker, folder):
-    path, world = folder / "site.ledger", folder / "world.txt"
+    path, world = folder / "main.ledger", folder / "world.txt"
     # 200 sevenths of a unit: no float holds one, and a sum that drifted would allow one more or one less.
     SqliteLedger.create(path, {"clinic": Ceiling("200/7")}).close()
     worker.succeed(work="exhaust", path=str(path), world=str(world), spend="1/7", processes=8, start=time.time() + 0.5)
@@ -26,7 +26,7 @@ def test_eight_processes_exhaust_an_account_exactly(worker, folder):
 
 
 def test_eight_processes_with_the_same_requests_pay_once_and_see_the_same(worker, folder):
-    path, world = folder / "site.ledger", folder / "world.txt"
+    path, world = folder / "main.ledger", folder / "world.txt"
     SqliteLedger.create(path, {"clinic": Ceiling(1)}).close()
     requests = [f"r-{index}" for index in range(10)]
     worker.succeed(work="release", path=str(path), world=str(world), requests=requests, spend="1/10", processes=8)
@@ -39,7 +39,7 @@ def test_eight_processes_with_the_same_requests_pay_once_and_see_the_same(worker
 
 
 def test_threads_share_one_ledger(folder):
-    with SqliteLedger.create(folder / "site.ledger", {"clinic": Ceiling("50/7")}) as durable:
+    with SqliteLedger.create(folder / "main.ledger", {"clinic": Ceiling("50/7")}) as durable:
         for ledger in (durable, MemoryLedger({"clinic": Ceiling("50/7")})):
             paid, failed = [], []
 

@@ -18,7 +18,7 @@ POLICY = {"clinic": Ceiling(1), "other": Ceiling(1, "1e-6")}
 
 @pytest.fixture
 def source(tmp_path):
-    path = tmp_path / "site.ledger"
+    path = tmp_path / "main.ledger"
     with open_ledger(path, POLICY) as ledger:
         receipt = ledger.charge("clinic", Pure("1/10"), "labels", "system", "r-1", "question")
         ledger.store_release(receipt, bytes(range(256)))

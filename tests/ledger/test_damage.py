@@ -37,14 +37,14 @@ class Damaged:
     def __init__(self, folder, content):
         self.folder = folder
         self.content = content
-        self.path = folder / "site.ledger"
+        self.path = folder / "main.ledger"
         self.state = folder / "state"
         self.forget()
 
     def put(self, place, change):
         data = bytearray(self.content)
         data[place] ^= change
-        for file in self.folder.glob("site.ledger*"):
+        for file in self.folder.glob("main.ledger*"):
             file.unlink()
         self.path.write_bytes(data)
 
@@ -122,7 +122,7 @@ def test_a_large_ledger_is_checked_in_what_a_charge_reads(folder):
 
 @pytest.mark.parametrize("index", ["one_payment_a_request", "payments_by_request"])
 def test_a_request_that_one_index_has_lost_is_not_paid_again(folder, index, monkeypatch):
-    path = folder / "site.ledger"
+    path = folder / "main.ledger"
     build(path, 2)
     monkeypatch.setattr(stored, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))
@@ -133,7 +133,7 @@ def test_a_request_that_one_index_has_lost_is_not_paid_again(folder, index, monk
 
 @pytest.mark.parametrize("index", ["one_release_a_payment", "releases_by_payment"])
 def test_a_release_that_one_index_has_lost_is_not_drawn_again(folder, index, monkeypatch):
-    path = folder / "site.ledger"
+    path = folder / "main.ledger"
     build(path, 2)
     monkeypatch.setattr(stored, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))
@@ -155,7 +155,7 @@ def test_a_release_that_one_index_has_lost_is_not_drawn_again(folder, index, mon
     ],
 )
 def test_an_account_whose_last_entry_is_in_doubt_is_not_charged(folder, statement, monkeypatch):
-    path = folder / "site.ledger"
+    path = folder / "main.ledger"
     build(path, 2)
     monkeypatch.setattr(stored, "_WHOLE", 0)
     monkeypatch.setenv("TACIT_STATE", str(folder / "heads"))

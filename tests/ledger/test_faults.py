@@ -85,7 +85,7 @@ def test_killed_while_creating(worker, folder):
 
 def test_power_cut_leaves_a_torn_log(folder):
     """After a power cut the write-ahead log may end anywhere behind the last commit that reached the disk."""
-    path, log = folder / "site.ledger", folder / "site.ledger-wal"
+    path, log = folder / "main.ledger", folder / "main.ledger-wal"
     with SqliteLedger.create(path, {"clinic": Ceiling(1)}, heads=folder / "state") as ledger:
         ledger.charge("clinic", Pure(SPEND), "labels", "system", "first", "question")
         safe, head = log.stat().st_size, ledger.head()

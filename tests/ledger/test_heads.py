@@ -29,7 +29,7 @@ class OpenedLedger:
     """A ledger in one folder and its memory in another."""
 
     def __init__(self, folder):
-        self.path = folder / "site.ledger"
+        self.path = folder / "main.ledger"
         self.state = folder / "state" / "tacit"
         SqliteLedger.create(self.path, POLICY, heads=self.state).close()
 
@@ -299,7 +299,7 @@ def test_the_command_line_refuses_names_and_accepts(site, monkeypatch, capsys):
 
 
 def test_many_processes_leave_the_newest_head(worker, folder, monkeypatch):
-    path = folder / "site.ledger"
+    path = folder / "main.ledger"
     SqliteLedger.create(path, {"clinic": Ceiling(1)}).close()
     requests = [f"r-{number}" for number in range(5)]
     world = folder / "world.txt"

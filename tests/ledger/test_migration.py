@@ -57,7 +57,7 @@ def first_format(path):
 
 @pytest.fixture
 def path(folder):
-    return folder / "site.ledger"
+    return folder / "main.ledger"
 
 
 def test_it_is_converted_without_changing_an_entry(path):

@@ -39,17 +39,17 @@ def test_the_protocol_is_the_whole_contract():
 @pytest.mark.parametrize("form", ["{}", "sqlite:{}", "sqlite:///{}"])
 def test_a_file_has_three_names(tmp_path, monkeypatch, form):
     monkeypatch.chdir(tmp_path)
-    for place in ("site.ledger", str(tmp_path / "site.ledger")):
+    for place in ("main.ledger", str(tmp_path / "main.ledger")):
         with opened(form.format(place), POLICY) as ledger:
             assert isinstance(ledger, SqliteLedger)
-            assert ledger.path.absolute() == tmp_path / "site.ledger"
-    with opened(Path("site.ledger")) as ledger:
+            assert ledger.path.absolute() == tmp_path / "main.ledger"
+    with opened(Path("main.ledger")) as ledger:
         assert ledger.durable
 
 
 def test_a_ledger_that_is_there_keeps_its_accounts(tmp_path):
     for policy in (POLICY, {"clinic": Ceiling(2)}, None):
-        with opened(tmp_path / "site.ledger", policy) as ledger:
+        with opened(tmp_path / "main.ledger", policy) as ledger:
             assert ledger.accounts() == POLICY
     with pytest.raises(InvalidInput, match="there is no ledger at"):
         open_ledger(tmp_path / "other.ledger")
@@ -57,7 +57,7 @@ def test_a_ledger_that_is_there_keeps_its_accounts(tmp_path):
 
 def test_a_colon_in_a_path_is_no_scheme(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    for place in ("run:1.ledger", Path("memory:"), "C:site.ledger"):
+    for place in ("run:1.ledger", Path("memory:"), "C:main.ledger"):
         open_ledger(place, POLICY).close()
     assert len(list(tmp_path.iterdir())) == 3
     with pytest.raises(InvalidInput, match="no ledger can be opened at mysql://here; known are memory:"):
@@ -71,7 +71,7 @@ def test_a_ledger_in_memory_needs_its_policy():
 
 
 def test_what_opened_got_is_not_its_to_close(tmp_path):
-    with open_ledger(tmp_path / "site.ledger", POLICY) as ledger:
+    with open_ledger(tmp_path / "main.ledger", POLICY) as ledger:
         with opened(ledger) as same:
             assert same is ledger
         assert ledger.verify() == []

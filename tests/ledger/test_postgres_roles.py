@@ -163,7 +163,7 @@ def test_roles_are_printed_and_files_have_none(postgres, site, tmp_path, capsys)
     assert (ended.value.code, said) == (0, "".join(f"{each};\n" for each in role_statements(site._database, "other")))
     assert postgres.execute("SELECT count(*) FROM pg_roles WHERE rolname LIKE 'other%'") == [(0,)]
     with pytest.raises(SystemExit) as ended:
-        main(["ledger", "roles", str(tmp_path / "site.ledger")])
+        main(["ledger", "roles", str(tmp_path / "main.ledger")])
     assert (ended.value.code, "roles are for a ledger on a server" in capsys.readouterr().err) == (2, True)
     for prefix in ('x"; DROP', "Big", "1a", "", "a" * 51):
         with pytest.raises(InvalidInput, match="a prefix of roles"):

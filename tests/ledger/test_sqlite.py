@@ -21,7 +21,7 @@ from tacit.ledger.verify import entries, verify
 
 @pytest.fixture
 def path(folder):
-    return folder / "site.ledger"
+    return folder / "main.ledger"
 
 
 @pytest.fixture
@@ -84,7 +84,7 @@ def test_another_database_is_left_alone(path):
 
 def test_a_folder_that_is_missing_or_a_file_is_named(folder, path):
     (folder / "file").touch()
-    for bad in (folder / "missing" / "site.ledger", folder / "file" / "site.ledger", folder):
+    for bad in (folder / "missing" / "main.ledger", folder / "file" / "main.ledger", folder):
         with pytest.raises(LedgerError, match=r"cannot create the ledger .*Nothing was written"):
             SqliteLedger.create(bad, {"clinic": Ceiling(1)})
 
@@ -348,7 +348,7 @@ def test_opening_on_a_full_disk_leaves_nothing(folder, path, size):
     assert "Traceback" not in failed.stderr
     assert [file.name for file in folder.iterdir()] == ["policy.toml"]
     assert limited(["ledger", "open", path, "--policy", policy], 10**6).returncode == 0
-    assert sorted(file.name for file in folder.iterdir()) == ["policy.toml", "site.ledger"]
+    assert sorted(file.name for file in folder.iterdir()) == ["policy.toml", "main.ledger"]
 
 
 def test_what_a_killed_creation_left_is_cleaned_by_the_next_one(folder, path):

@@ -37,14 +37,14 @@ def build(path):
 
 @pytest.fixture(scope="module")
 def original(tmp_path_factory):
-    path = tmp_path_factory.mktemp("ledger") / "site.ledger"
+    path = tmp_path_factory.mktemp("ledger") / "main.ledger"
     build(path)
     return path
 
 
 @pytest.fixture
 def path(original, folder):
-    return shutil.copy(original, folder / "site.ledger")
+    return shutil.copy(original, folder / "main.ledger")
 
 
 def tamper(path, *statements):
@@ -234,7 +234,7 @@ def test_without_chaining_the_same_forgery_would_pass(sequence, folder, monkeypa
 
     monkeypatch.setattr(entries, "entry_digest", unchained)
     monkeypatch.setattr(verification, "entry_digest", unchained)
-    path = folder / "site.ledger"
+    path = folder / "main.ledger"
     build(path)
     tamper(path, *forged(path, sequence))
     assert verify(path) == []

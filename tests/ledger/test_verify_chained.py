@@ -81,7 +81,7 @@ def test_a_state_that_does_not_add_up_is_found_even_if_it_is_chained_correctly(p
 
 def test_a_lower_curve_in_a_state_is_found_and_other_last_digits_are_none(folder):
     """Of an account with more kinds of charges than are counted one by one, its Rényi curve is the state."""
-    path = folder / "site.ledger"
+    path = folder / "main.ledger"
     with SqliteLedger.create(path, {"clinic": Ceiling(10, "1e-6")}) as ledger:
         for number in range(TABLE + 2):
             ledger.charge("clinic", Pure(f"1/{100 + number}"), "labels", "system", f"r-{number}", "question")

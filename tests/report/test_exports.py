@@ -234,11 +234,11 @@ def test_a_test_part_from_a_file_is_measured(runs, tmp_path, monkeypatch):
 
 def test_a_ledger_has_a_page_and_a_statement_and_stays_as_it_was(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    with SqliteLedger.create("site.ledger", {"clinic <b>": Ceiling(3), "idle": Ceiling(1, "1e-6")}) as ledger:
+    with SqliteLedger.create("main.ledger", {"clinic <b>": Ceiling(3), "idle": Ceiling(1, "1e-6")}) as ledger:
         for _ in range(2):
             tacit.distill(DIGITS, PARTS.public_samples, "0.5", classes=range(10), ledger=ledger, account="clinic <b>")
-    before = Path("site.ledger").read_bytes()
-    book = read_book(Path("site.ledger"))
+    before = Path("main.ledger").read_bytes()
+    book = read_book(Path("main.ledger"))
     check(ledger_statement(book), "ledger")
     said = ledger_statement(book)["accounts"]
     assert (said["clinic <b>"]["spent_epsilon"], said["clinic <b>"]["left_epsilon"]) == ("1", "2")
@@ -248,10 +248,10 @@ def test_a_ledger_has_a_page_and_a_statement_and_stays_as_it_was(tmp_path, monke
     assert "clinic <b>" not in page
     assert "clinic &lt;b&gt;" in page
     assert page.count("<td>reverse k-NN labels</td>") == 2
-    assert run("report", "site.ledger") == 0
-    assert Path("site.ledger.html").read_text() == page
-    assert Path("site.ledger").read_bytes() == before
-    assert run("report", "site.ledger", "--nist", "n.md") == 2
+    assert run("report", "main.ledger") == 0
+    assert Path("main.ledger.html").read_text() == page
+    assert Path("main.ledger").read_bytes() == before
+    assert run("report", "main.ledger", "--nist", "n.md") == 2
     assert "--nist is about a run" in capsys.readouterr().err
 
 

@@ -228,13 +228,13 @@ def test_what_a_test_part_says_is_marked_as_computed_in_the_clear(runs):
 
 
 def test_the_budget_of_a_run_is_what_its_receipts_add_up_to(tmp_path):
-    ledger = SqliteLedger.create(tmp_path / "site.ledger", {"clinic": Ceiling(3)})
+    ledger = SqliteLedger.create(tmp_path / "main.ledger", {"clinic": Ceiling(3)})
     with ledger:
         tacit.distill(
             DIGITS, PARTS.public_samples, 1.0, classes=range(10), iterations=2, ledger=ledger, account="clinic"
         ).save(tmp_path / "run")
     record = read_record(tmp_path / "run")
-    text = " ".join(Reader(report_page(record, None, read_book(tmp_path / "site.ledger"))).text)
+    text = " ".join(Reader(report_page(record, None, read_book(tmp_path / "main.ledger"))).text)
     spent = running_totals([each.spend for each in record.receipts], Fraction(0), planned=True)
     assert [place for place, _ in spent] == [1, 2]
     assert spent[-1][1] == pytest.approx(1)

@@ -23,14 +23,14 @@ def pages(tmp_path_factory):
     folder = tmp_path_factory.mktemp("pages")
     private = PARTS.private_samples.copy()
     private[7] = SECRET
-    with SqliteLedger.create(folder / "site.ledger", {"clinic": Ceiling(3)}) as ledger:
+    with SqliteLedger.create(folder / "main.ledger", {"clinic": Ceiling(3)}) as ledger:
         run = tacit.distill(
             (private, PARTS.private_labels), PARTS.public_samples, 1.0, classes=range(10), labels="soft", iterations=2,
              ledger=ledger, account="clinic", student="logistic",
         )  # fmt: skip
     run.save(folder / "run")
     tested = measure(run.student, PARTS.test_samples, PARTS.test_labels.tolist(), np.arange(10), "test.csv")
-    book = read_book(folder / "site.ledger")
+    book = read_book(folder / "main.ledger")
     (folder / "run.html").write_text(report_page(read_record(folder / "run"), tested, book))
     (folder / "ledger.html").write_text(ledger_page(book))
     return folder

@@ -24,7 +24,7 @@ def distill(**options):
 
 
 def test_a_simulation_spends_no_real_budget(tmp_path):
-    path = tmp_path / "site.ledger"
+    path = tmp_path / "main.ledger"
     SqliteLedger.create(path, {"research": Ceiling(1)}).close()
     with SqliteLedger(path) as open_ledger:
         for ledger in (path, str(path), open_ledger):
@@ -34,7 +34,7 @@ def test_a_simulation_spends_no_real_budget(tmp_path):
 
 
 def test_what_cannot_be_paid_is_refused_before_a_record_is_counted(tmp_path):
-    durable = SqliteLedger.create(tmp_path / "site.ledger", {"research": Ceiling("0.5")})
+    durable = SqliteLedger.create(tmp_path / "main.ledger", {"research": Ceiling("0.5")})
     for ledger in (durable, MemoryLedger({"research": Ceiling("0.5")})):
         counted = []
         watching = tacit.Observer(plan=counted.append, progress=counted.append)

@@ -76,7 +76,7 @@ def test_the_checks_of_sets_of_labels_with_max_labels_declared(name):
 
 
 def ledger(folder, epsilon):
-    place = folder / "site.ledger"
+    place = folder / "main.ledger"
     tacit.open_ledger(place, {"research": tacit.Ceiling(epsilon)}).close()
     return place
 

@@ -18,7 +18,7 @@ from tacit.runs.fleet import read_fleet
 from tests.federation.federation import CLASSES, federated, nodes
 
 # A round whose budgets are none.
-ODD = '{"state": "", "message": "", "turns": [{"asked": [], "answered": [], "dropped": {}, "budgets": {"south": 1}}]}'
+ODD = '{"state": "", "message": "", "rounds": [{"asked": [], "answered": [], "dropped": {}, "budgets": {"south": 1}}]}'
 NAMES = ("site 0", "site 1", "south", "gone")
 
 
@@ -31,32 +31,32 @@ def asked_of(them):
 @pytest.fixture(scope="module")
 def home(tmp_path_factory):
     home = tmp_path_factory.mktemp("fleet")
-    hub = home / "hub"
-    new_coordinator(hub, [])
+    study = home / "study"
+    new_coordinator(study, [])
     for name in NAMES:
-        new_node(home / name, name, "127.0.0.1:9092", hub / "authority.pem")
-        add_member(hub, home / name / f"{name}.pub")
-    remove_member(hub, "gone")
-    (hub / "run.journal").mkdir()
-    progress = JobProgress(hub / "run.journal")
+        new_node(home / name, name, "127.0.0.1:9092", study / "authority.pem")
+        add_member(study, home / name / f"{name}.pub")
+    remove_member(study, "gone")
+    (study / "run.journal").mkdir()
+    progress = JobProgress(study / "run.journal")
     for number in range(2):
-        turn = RoundStatus(number, asked=("site 0", "site 1", "south"), answered=["site 0", "site 1"])
-        turn.dropped["south"] = f"refused: {(RefusalReason.BUDGET, RefusalReason.CANCELED)[number].in_words}"
-        turn.budgets["site 1"] = ToldBudget(f"{number + 1}", "5", "0")
-        progress.turn(turn)
+        status = RoundStatus(number, asked=("site 0", "site 1", "south"), answered=["site 0", "site 1"])
+        status.dropped["south"] = f"refused: {(RefusalReason.BUDGET, RefusalReason.CANCELED)[number].in_words}"
+        status.budgets["site 1"] = ToldBudget(f"{number + 1}", "5", "0")
+        progress.round(status)
     progress.say("done", "written run")
-    (hub / "late.journal").mkdir()
+    (study / "late.journal").mkdir()
     late = RoundStatus(0, asked=("site 0", "<b>"), dropped={"site 0": "did not answer in time", "<b>": "<script>"})
-    JobProgress(hub / "late.journal").turn(late)
+    JobProgress(study / "late.journal").round(late)
     for broken, text in (
         ("a", "{"),
-        ("b", '{"turns": [{"asked": 3}]}'),
+        ("b", '{"rounds": [{"asked": 3}]}'),
         ("c", "[]"),
-        ("d", '{"turns": 1, "state": 2}'),
+        ("d", '{"rounds": 1, "state": 2}'),
         ("e", ODD),
     ):
-        (hub / f"{broken}.journal").mkdir()
-        (hub / f"{broken}.journal" / "progress.json").write_text(text)
+        (study / f"{broken}.journal").mkdir()
+        (study / f"{broken}.journal" / "progress.json").write_text(text)
     them = nodes(2, seed=None)
     run = federated(
         lambda ask: [each.answer(ask) for each in them],
@@ -66,12 +66,12 @@ def home(tmp_path_factory):
         classes=CLASSES,
         queries=8,
     )
-    run.save(hub / "run")
+    run.save(study / "run")
     return home
 
 
 def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_show(home):
-    fleet = read_fleet(home / "hub")
+    fleet = read_fleet(home / "study")
     found = {each.name: each for each in fleet.nodes}
     assert {name: each.state for name, each in found.items()} == {
         "<b>": "not listed", "gone": "removed", "site 0": "admitted", "site 1": "admitted", "south": "admitted",
@@ -91,21 +91,21 @@ def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_s
 
 
 def test_what_a_simulation_spent_is_nobodys_budget(home, tmp_path):
-    (tmp_path / "hub").symlink_to(home / "hub")
-    fleet = read_fleet(tmp_path / "hub")
+    (tmp_path / "study").symlink_to(home / "study")
+    fleet = read_fleet(tmp_path / "study")
     them = nodes(2, seed=3)
-    asked_of(them).save(home / "hub" / "late")
-    assert read_fleet(home / "hub") == fleet
+    asked_of(them).save(home / "study" / "late")
+    assert read_fleet(home / "study") == fleet
 
 
 def test_the_command_prints_a_table_or_json(home, capsys):
     with pytest.raises(SystemExit) as ended:
-        main(["federation", "fleet", str(home / "hub"), "--json"])
+        main(["federation", "fleet", str(home / "study"), "--json"])
     assert ended.value.code == 0
     said = json.loads(capsys.readouterr().out)
-    assert said == json.loads(json.dumps(read_fleet(home / "hub").to_json()))
+    assert said == json.loads(json.dumps(read_fleet(home / "study").to_json()))
     with pytest.raises(SystemExit):
-        main(["federation", "fleet", str(home / "hub")])
+        main(["federation", "fleet", str(home / "study")])
     words = " ".join(capsys.readouterr().out.split())
     assert "1 budget, 1 canceled" in words
     assert "epsilon 1" in words
@@ -122,8 +122,8 @@ def test_the_live_view_has_a_page_of_it_with_every_word_escaped(home):
     client = Client(home)
     client.request("GET", f"/?token={TOKEN}")
     overview = client.request("GET", "/").text
-    assert "href='fleet/hub'" in overview
-    page = client.request("GET", "/fleet/hub").text
+    assert "href='fleet/study'" in overview
+    page = client.request("GET", "/fleet/study").text
     assert "site 0" in page
     assert "1 budget, 1 canceled" in re.sub(r"\s+", " ", page)
     assert "<b>" not in page.replace("<b>Tacit</b>", "")

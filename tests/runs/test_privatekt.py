@@ -110,7 +110,7 @@ class Stopped(Exception):
 
 @pytest.mark.parametrize("seed", [3, None])
 def test_a_stopped_run_goes_on_and_nobody_pays_twice(tmp_path, seed):
-    book = None if seed is not None else tmp_path / "site.ledger"
+    book = None if seed is not None else tmp_path / "main.ledger"
 
     def stop(turn):
         if turn == 4:
@@ -149,7 +149,7 @@ def test_a_round_that_was_cut_off_is_asked_again_at_no_cost(tmp_path, monkeypatc
         keep(self, number, kept)
 
     monkeypatch.setattr(Journal, "store_answers", cut_off)
-    book = tmp_path / "site.ledger"
+    book = tmp_path / "main.ledger"
     with pytest.raises(Stopped):
         run(seed=None, checkpoint=tmp_path / "rounds", ledger=book)
     with SqliteLedger(book) as ledger:
@@ -213,7 +213,7 @@ def test_networks_run_end_to_end():
         ({"holders": tacit.Partition(400, "dirichlet", 0.01)}, "a holder got no records"),
         ({"holders": tacit.Partition(5, "dirichlet", -1.0)}, "alpha must be above 0"),
         ({"max_participations": 0}, "max_participations must be at least 1"),
-        ({"ledger": "site.ledger"}, "must not spend a real budget"),
+        ({"ledger": "main.ledger"}, "must not spend a real budget"),
         ({"seed": None, "checkpoint": "rounds"}, "needs a ledger file"),
         ({"eval_every": 0}, "eval_every must be at least 1"),
         ({"answers": 3}, "answers is called queries_per_round now"),

@@ -32,7 +32,7 @@ HOME = f"http://127.0.0.1:{PORT}"
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("site")
-    with SqliteLedger.create(place / "site.ledger", {"clinic": Ceiling(3), "idle": Ceiling(1)}) as ledger:
+    with SqliteLedger.create(place / "main.ledger", {"clinic": Ceiling(3), "idle": Ceiling(1)}) as ledger:
         tacit.distill(
             (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1.0, classes=range(10), ledger=ledger,
             account="clinic",
@@ -72,7 +72,7 @@ def client(folder):
     return Client(folder)
 
 
-PLACES = ["/", "/plan", "/state.json", "/run/runs/first", "/run/none", "/ledger/site.ledger", "/ui.css", "/ui.js", "/x"]
+PLACES = ["/", "/plan", "/state.json", "/run/runs/first", "/run/none", "/ledger/main.ledger", "/ui.css", "/ui.js", "/x"]
 
 
 def test_without_the_token_everything_is_the_same_few_words(client):
@@ -132,7 +132,7 @@ def test_the_cookie_is_sent_to_no_other_port_of_this_machine(client):
 
 def test_links_lead_to_pages(client):
     client.get(f"/?token={TOKEN}")
-    for place in ("/", "/plan", "/run/runs/first", "/ledger/site.ledger", "/run/runs/none"):
+    for place in ("/", "/plan", "/run/runs/first", "/ledger/main.ledger", "/run/runs/none"):
         links = re.findall(r"(?:href|src|action)='([^'#]*)'", client.get(place).text)
         found = {
             httpx.URL(HOME + client.root + place).join(link).path for link in links if not link.startswith("data:")
@@ -143,7 +143,7 @@ def test_links_lead_to_pages(client):
 
 
 def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
-    before = (folder / "site.ledger").read_bytes()
+    before = (folder / "main.ledger").read_bytes()
     client.get(f"/?token={TOKEN}")
     for place in PLACES[:6]:
         answer = client.get(place)
@@ -158,16 +158,16 @@ def test_every_page_is_guarded_and_shows_what_is_there(client, folder):
     assert "notes.db" not in page
     assert "<td>1</td><td>2</td>" in page
     assert "The privacy statement" in client.get("/run/runs/first").text
-    for report, up in (("/run/runs/first", "../../"), ("/ledger/site.ledger", "../")):
+    for report, up in (("/run/runs/first", "../../"), ("/ledger/main.ledger", "../")):
         assert f"<a href='{up}'>Overview</a>" in client.get(report).text
-    assert "clinic" in client.get("/ledger/site.ledger").text
+    assert "clinic" in client.get("/ledger/main.ledger").text
     for wrong in ("/run/runs/../runs/first", "/run/../../etc/passwd", "/run/.hidden/run", "/run/%2e%2e/site", "/run/."):
         # What leaves the path of all pages is refused like everything outside.
         assert client.get(wrong).status_code in (403, 404, 200)
         assert "The privacy statement" not in client.get(wrong).text or wrong == "/run/runs/../runs/first"
     assert client.get("/run/runs/broken").status_code == 500
     assert client.get("/ledger/notes.db").status_code == 404
-    assert (folder / "site.ledger").read_bytes() == before
+    assert (folder / "main.ledger").read_bytes() == before
     assert not is_ledger(folder / "notes.db")
 
 
@@ -242,12 +242,12 @@ def test_a_job_shows_where_it_is_and_leaves_nothing(tmp_path):
 
 
 def test_a_federation_shows_what_its_coordinator_wrote(tmp_path):
-    (tmp_path / "hub" / "nodes").mkdir(parents=True)
-    (tmp_path / "hub" / "coordinator.pem").touch()
-    (tmp_path / "hub" / "nodes" / "north.pub").touch()
-    (tmp_path / "hub" / "job.journal").mkdir()
-    said = {"state": "running", "message": "round 2: 1 of 1 nodes answered", "process": os.getpid(), "turns": []}
-    (tmp_path / "hub" / "job.journal" / "progress.json").write_text(json.dumps(said))
+    (tmp_path / "study" / "nodes").mkdir(parents=True)
+    (tmp_path / "study" / "coordinator.pem").touch()
+    (tmp_path / "study" / "nodes" / "north.pub").touch()
+    (tmp_path / "study" / "job.journal").mkdir()
+    said = {"state": "running", "message": "round 2: 1 of 1 nodes answered", "process": os.getpid(), "rounds": []}
+    (tmp_path / "study" / "job.journal" / "progress.json").write_text(json.dumps(said))
     client = Client(tmp_path)
     page = client.get(f"/?token={TOKEN}").text
     assert "north" in page

@@ -21,7 +21,7 @@ TOKEN = "a-token-for-this-test"
 @pytest.fixture(scope="module")
 def served(tmp_path_factory):
     folder = tmp_path_factory.mktemp("site")
-    with SqliteLedger.create(folder / "site.ledger", {"clinic": Ceiling(3)}) as ledger:
+    with SqliteLedger.create(folder / "main.ledger", {"clinic": Ceiling(3)}) as ledger:
         tacit.distill(
             (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1.0, classes=range(10), ledger=ledger,
             account="clinic",
@@ -66,7 +66,7 @@ def test_it_is_clicked_through(browser, served):
     assert browser.seen("#privacy .statement")
     browser.driver.back()
     browser.one("#ledgers a").click()
-    wait(lambda: browser.text("h1") == "site.ledger")
+    wait(lambda: browser.text("h1") == "main.ledger")
     assert browser.seen("#account-1 svg.chart")
     browser.driver.back()
     browser.one("nav.menu a[href$='plan']").click()

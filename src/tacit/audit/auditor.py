@@ -150,7 +150,7 @@ class Finding:
 
     ``measure`` is ``ε`` or ``δ``, the proven lower bound of which must not be above the claim; or ``|z|``, the
     largest error of an estimate in standard deviations, which must not be above what chance allows.
-    ``samples`` counts draws of each input, or clients.
+    ``samples`` counts draws of each input, or participants.
     """
 
     name: str
@@ -240,20 +240,20 @@ def _draw(target: Target, which: int, count: int, randomness: Randomness) -> Int
     return features.reshape(count, -1).astype(np.int64)
 
 
-def _audit_bias(estimator: Estimator, clients: int, confidence: float, randomness: Randomness) -> Finding:
+def _audit_bias(estimator: Estimator, participants: int, confidence: float, randomness: Randomness) -> Finding:
     """A normal test of every cell's error, with a Bonferroni correction over the cells.
 
-    A sum over thousands of clients is normal to far better than the last digit shown, even in the tail.
+    A sum over thousands of participants is normal to far better than the last digit shown, even in the tail.
     """
     started = time.perf_counter()
-    deviations = np.abs(estimator.deviations(clients, randomness))
+    deviations = np.abs(estimator.deviations(participants, randomness))
     return Finding(
         name=estimator.name,
         claimed=estimator.claimed,
         measure="|z|",
         allowed=float(norm.isf((1 - confidence) / (2 * len(deviations)))),
         found=float(deviations.max()),
-        samples=clients,
+        samples=participants,
         confidence=confidence,
         seconds=time.perf_counter() - started,
     )

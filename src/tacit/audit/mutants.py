@@ -285,7 +285,7 @@ _ALL = (
     Mutant(
         "half-the-bits",
         "bits-symmetric",
-        "flips are calibrated for the cells a client has, not for all that differ between two: a factor two",
+        "flips are calibrated for the cells a participant has, not for all that differ between two: a factor two",
         _half_flips,
     ),
     Mutant(
@@ -295,7 +295,10 @@ _ALL = (
         _one_answer_more,
     ),
     Mutant(
-        "reused-hash-seed", "collision", "all clients hash with one seed, so collisions never average out", _reused_seed
+        "reused-hash-seed",
+        "collision",
+        "all hash with one seed, so collisions never average out",
+        _reused_seed,
     ),
     Mutant(
         "product-of-one-message",
@@ -304,7 +307,7 @@ _ALL = (
         _product,
     ),
     Mutant("no-flood", "flooded-messages", "too few noise messages hide one more +1 message", _no_flood),
-    Mutant("not-shuffled", "shuffled-response", "messages arrive in the order of the clients", _not_shuffled),
+    Mutant("not-shuffled", "shuffled-response", "messages arrive in the order of the participants", _not_shuffled),
     Mutant(
         "wrong-adjacency",
         "gate",

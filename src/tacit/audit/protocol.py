@@ -161,7 +161,7 @@ def node_with(own: Records, account: AuditedAccount, name: str = _VICTIM, pace: 
         rules=RULES,
         ledger=open_ledger("memory:", {name: account.limit}),
         account=name,
-        room=ConsensusStore(lambda: Refitted(logistic(), len(AUDIT_CLASSES)), public_samples(), NodeMemory()),
+        consensus=ConsensusStore(lambda: Refitted(logistic(), len(AUDIT_CLASSES)), public_samples(), NodeMemory()),
         pace=pace,
         seed=3,
     )
@@ -218,23 +218,23 @@ def _masked(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: A
 def _shuffled(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
     """Submitting to a shuffler, its counts, and what the coordinator collects."""
 
-    def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
+    def opened_store(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
         return open_shuffler(file, coordinator, publics)
 
     batch = plan_batch(ask.mechanism.inner, _RUN, 0, ask.request, _NAMES, public_key(_SECRET), RECORDS)
-    return _collected(ask, own, account, batch, opened_office, [])
+    return _collected(ask, own, account, batch, opened_store, [])
 
 
 def _curated(ask: Any, own: Records, account: AuditedAccount) -> Seen:  # noqa: ANN401
     """Submitting to a curator, its responses, and its release."""
     ledger = open_ledger("memory:", {"curator": account.limit})
 
-    def opened_office(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
+    def opened_store(file: Path, coordinator: bytes, publics: Mapping[str, bytes]) -> SubmissionStore:
         curator = Curator(_SECRET, ledger, "curator", SeededRandomness(5))
         return open_curator(file, coordinator, publics, curator)
 
     batch = plan_tables(ask, _RUN, 0, _NAMES, public_key(_SECRET), minimum=2, largest=1000)
-    return _collected(ask, own, account, batch, opened_office, [("curator", ledger)])
+    return _collected(ask, own, account, batch, opened_store, [("curator", ledger)])
 
 
 PROTOCOL_RUNS: Mapping[str, Callable[..., Seen]] = {

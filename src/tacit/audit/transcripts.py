@@ -47,7 +47,7 @@ _BOTTOMLESS = 10**12
 # One record's vote changes from one cell of a pair to the other.
 _MOVES = Sensitivity(l1=2, l2_squared=2, linf=1, row_range=2)
 _SECRET = b"s" * 32
-# Pairs of cells in a batch, and clients: enough that the voters' own noise messages do not matter.
+# Pairs of cells in a batch, and participants: enough that the voters' own noise messages do not matter.
 PAIRS = 50
 _CLIENTS = 40 * PAIRS
 
@@ -147,8 +147,8 @@ def shuffled_transcript(
 ) -> Target:
     """What the coordinator finds in a batch: how many messages of a kind there are, or which one comes first.
 
-    In every pair of cells one client votes for the first or for the second, and all others have no vote. A random order
-    of all messages is a random order of each pair's, independent of the other pairs. ``make`` is the shuffler.
+    In every pair of cells one participant votes for the first or the second, and others have no vote. A random order of
+    all messages is a random order of each pair's, independent of the other pairs. ``make`` is the shuffler.
     """
     plan = plan_noise_messages(epsilon, delta, cells=2 * PAIRS, participants=_CLIENTS, prefer="1/2")
 

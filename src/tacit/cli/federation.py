@@ -54,7 +54,7 @@ def fleet_command(
     known only if its operator lets it state them (tell_budget): the amount shown as paid is the least that it has
     spent. Nothing is asked and nothing is changed.
 
-    Example: tacit federation fleet hub
+    Example: tacit federation fleet study
     """
     from tacit.runs.fleet import read_fleet
 
@@ -87,13 +87,13 @@ federation_app.command("cancel", help=flowing(cancel_command.__doc__ or ""))(can
 @federation_app.command(
     help=flowing("""Make keys, certificates and files to fill in: for a coordinator, or with --node for a node.
 
-At the coordinator: tacit federation init hub --host hub.example.org. It creates the federation's certificate authority.
-Give every node hub/authority.pem, and keep hub/authority.key to yourself.
+At the coordinator: tacit federation init study --host study.example.org. It creates the certificate authority.
+Give every node study/authority.pem, and keep study/authority.key to yourself.
 
-At a node: tacit federation init here --node north --address hub.example.org:9092 --authority authority.pem. Send
+At a node: tacit federation init here --node north --address study.example.org:9092 --authority authority.pem. Send
 here/north.pub to the coordinator, who admits the node with tacit federation nodes add. The private key stays.
 
-Example: tacit federation init hub --host hub.example.org
+Example: tacit federation init study --host study.example.org
 
 At a shuffler or a curator: tacit federation init mixing --service shuffler --host mix.example.org --coordinator
 coordinator.id --peers peers.toml. It creates its own certificate authority, whose certificate goes to the nodes.""")
@@ -135,7 +135,7 @@ def init(
 The nodes are those that the folder lists (tacit federation nodes list); no others are admitted. Start a coordinator
 that was killed again with the same command: it resumes, and no node pays twice. A folder has one coordinator.
 
-Example: tacit federation coordinator hub --job hub/job.toml --host 0.0.0.0 --port 9092""")
+Example: tacit federation coordinator study --job study/job.toml --host 0.0.0.0 --port 9092""")
 )
 def coordinator(
     folder: Path = typer.Argument(..., help="The coordinator's folder.", show_default=False),
@@ -227,7 +227,7 @@ def curator(file: Path = typer.Argument(..., help="The curator's file.", show_de
 @federation_app.command(
     help=flowing("""Show a node's spent and remaining budget, or the progress of a job. Nothing is changed.
 
-Example: tacit federation status here/node.toml, or tacit federation status hub/job.toml""")
+Example: tacit federation status here/node.toml, or tacit federation status study/job.toml""")
 )
 def status(file: Path = typer.Argument(..., help="A node's file or a job file.", show_default=False)) -> None:
     """Show the state of a node or a job."""
@@ -255,12 +255,12 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
     console.print(Text.assemble((str(found["state"]), "bold"), f"  {found['message']}"), soft_wrap=True)
     rows = [
         (
-            str(turn["number"] + 1),
-            str(len(turn["asked"])),
-            str(len(turn["answered"])),
-            ", ".join(turn["dropped"]) or "-",
+            str(status["number"] + 1),
+            str(len(status["asked"])),
+            str(len(status["answered"])),
+            ", ".join(status["dropped"]) or "-",
         )
-        for turn in found["turns"]
+        for status in found["rounds"]
     ]
     if rows:
         show_rows(("round", "asked", "answered", "lost"), rows, folding=("lost",))

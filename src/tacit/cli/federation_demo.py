@@ -53,7 +53,7 @@ ledger = "{name}.ledger"
 account = "{name}"
 pace = 1.0
 identity = "{name}.identity"
-peers = "../hub/peers.toml"
+peers = "../study/peers.toml"
 {shuffler}
 [link]
 address = "{address}"
@@ -140,11 +140,11 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
     from tacit.federation.processes import Processes, free_port
     from tacit.runs.federation import read_job
 
-    hub, port = home / "hub", free_port()
+    study, port = home / "study", free_port()
     console.print("[bold]making[/bold]     an authority, a certificate, and a key, a policy and a ledger for each node")
     mixing = free_port()
-    files = _files(home, hub, f"127.0.0.1:{port}", f"https://127.0.0.1:{mixing}", epsilon, trust)
-    job = read_job(hub / "job.toml")
+    files = _files(home, study, f"127.0.0.1:{port}", f"https://127.0.0.1:{mixing}", epsilon, trust)
+    job = read_job(study / "job.toml")
     program = [sys.executable, "-c", "from tacit.cli import main; main()"]
     with Processes(home / "logs") as processes:
         if trust == "shuffle":
@@ -152,12 +152,12 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
             command = [*program, "federation", "shuffler", str(home / "mixing" / "shuffler.toml")]
             processes.start("shuffler", command, dict(os.environ))
         console.print(f"[bold]starting[/bold]   the coordinator at 127.0.0.1:{port}, over TLS")
-        with linked(processes, hub, hub / "state", "127.0.0.1", port) as control:
+        with linked(processes, study, study / "state", "127.0.0.1", port) as control:
             console.print(f"[bold]starting[/bold]   nodes {', '.join(_NAMES)}; only registered keys are admitted")
             for name, (file, _) in files.items():
                 processes.start(name, [*program, "federation", "node", str(file)], dict(os.environ))
             began = time.time()
-            submitted(control, hub / "job.toml")
+            submitted(control, study / "job.toml")
             shuffler = Address(f"https://127.0.0.1:{mixing}", home / "mixing" / "authority.pem", timeout=5)
             state = _State(files, processes, kill, shuffler if trust == "shuffle" else None)
             with Live(state.table(), console=console, refresh_per_second=4, transient=False) as live:
@@ -172,7 +172,7 @@ def _run(home: Path, epsilon: float, trust: str, kill: bool) -> None:
 
 
 def _files(
-    home: Path, hub: Path, address: str, service: str, epsilon: float, trust: str
+    home: Path, study: Path, address: str, service: str, epsilon: float, trust: str
 ) -> dict[str, tuple[Path, NodeFile]]:
     from urllib.parse import urlsplit
 
@@ -183,16 +183,16 @@ def _files(
 
     parts = digits()
     classes = [str(name) for name in parts.classes]
-    new_coordinator(hub, [])
-    np.savez(hub / "public.npz", X=parts.public_samples)
+    new_coordinator(study, [])
+    np.savez(study / "public.npz", X=parts.public_samples)
     job = JOB.format(classes=classes, epsilon=epsilon) + _SETTINGS[trust].format(service=service)
-    (hub / "job.toml").write_text(job.replace("'", '"'), encoding="utf-8")
+    (study / "job.toml").write_text(job.replace("'", '"'), encoding="utf-8")
     link = f'\n[shuffler]\naddress = "{service}"\nauthority = "../mixing/authority.pem"\n' if trust == "shuffle" else ""
     found = {}
     for name, rows in zip(_NAMES, np.array_split(np.arange(len(parts.private_labels)), len(_NAMES)), strict=True):
         own = home / name
-        new_node(own, name, address, hub / "authority.pem")
-        (hub / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
+        new_node(own, name, address, study / "authority.pem")
+        (study / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
         np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
         policy = _POLICY.format(name=name, ceiling=2 * epsilon, mechanism=_MECHANISMS[trust])
         (own / "policy.toml").write_text(policy, encoding="utf-8")
@@ -202,10 +202,10 @@ def _files(
         prepare_ledger(settings)
         found[name] = (own / "node.toml", settings)
     peers = "".join((home / name / f"{name}.id").read_text(encoding="ascii") for name in _NAMES)
-    (hub / "peers.toml").write_text(peers, encoding="ascii")
+    (study / "peers.toml").write_text(peers, encoding="ascii")
     if trust == "shuffle":
         new_service(
-            home / "mixing", "shuffler", [], urlsplit(service).port or 0, hub / "coordinator.id", hub / "peers.toml"
+            home / "mixing", "shuffler", [], urlsplit(service).port or 0, study / "coordinator.id", study / "peers.toml"
         )
     return found
 
@@ -221,27 +221,27 @@ class _State:
         self._processes = processes
         self._kill = kill
         self._message = "waiting for the coordinator and the nodes"
-        self._turn: dict[str, Any] = {"number": 0, "asked": [], "answered": [], "dropped": {}}
+        self._round: dict[str, Any] = {"number": 0, "asked": [], "answered": [], "dropped": {}}
         self._began = time.monotonic()
 
     def take(self, found: dict[str, Any]) -> None:
         """Read the job's progress; in the middle of the first round kill one node."""
         self._message = found["message"]
-        if not found["turns"]:
+        if not found["rounds"]:
             return
-        self._turn = found["turns"][-1]
-        if self._kill and KILLED in self._turn["asked"] and KILLED not in self._turn["answered"]:
+        self._round = found["rounds"][-1]
+        if self._kill and KILLED in self._round["asked"] and KILLED not in self._round["answered"]:
             self._kill = False
             self._processes.kill(KILLED)
 
     def table(self) -> Table:
         """The nodes as they are now."""
-        turn = self._turn
-        heard = len(turn["answered"]) + len(turn["dropped"])
+        status = self._round
+        heard = len(status["answered"]) + len(status["dropped"])
         shuffled = self._shuffled()
         table = Table(
             "node", "process", "this round", "ε left of its own ledger",
-            title=f"round {turn['number'] + 1} · {len(turn['asked'])} questions sent · {heard} settled · "
+            title=f"round {status['number'] + 1} · {len(status['asked'])} questions sent · {heard} settled · "
             f"{shuffled}{time.monotonic() - self._began:.0f} s",
             caption=Text(self._message),
         )  # fmt: skip
@@ -266,9 +266,9 @@ class _State:
         return f"shuffler: {came} submissions in, {went} batches out · "
 
     def _did(self, name: str) -> str:
-        if name in self._turn["answered"]:
+        if name in self._round["answered"]:
             return "answered"
-        return str(self._turn["dropped"].get(name, "asked" if name in self._turn["asked"] else "-"))
+        return str(self._round["dropped"].get(name, "asked" if name in self._round["asked"] else "-"))
 
     def _left(self, name: str) -> str:
         from tacit.core import decimal

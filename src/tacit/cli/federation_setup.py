@@ -120,7 +120,7 @@ def new_node(folder: Path, name: str, address: str, authority: Path) -> list[Pat
         raise InvalidInput(f"a node's name has letters, digits, spaces and . _ - and at most 64 of them, got {name!r}")
     if not re.fullmatch(r"\S+:\d{1,5}", address):
         raise InvalidInput(
-            f"--address must be the coordinator's host:port, for example hub.example.org:9092, got {address!r}"
+            f"--address must be the coordinator's host:port, for example study.example.org:9092, got {address!r}"
         )
     if not authority.is_file():
         raise InvalidInput(f"{authority}: no such file; copy authority.pem from the coordinator's folder")
@@ -178,7 +178,7 @@ FOLDER = typer.Argument(..., help="The coordinator's folder.", show_default=Fals
     "list",
     help=flowing("""Show which nodes are admitted or removed, and how long the certificates are valid.
 
-Example: tacit federation nodes list hub"""),
+Example: tacit federation nodes list study"""),
 )
 def list_nodes(folder: Path = FOLDER) -> None:
     """Show which nodes are admitted."""
@@ -207,7 +207,7 @@ def list_nodes(folder: Path = FOLDER) -> None:
 @nodes_app.command(
     help=flowing("""Admit a node, under the name of its file.
 
-Example: tacit federation nodes add hub north.pub --identity north.id""")
+Example: tacit federation nodes add study north.pub --identity north.id""")
 )
 def add(
     folder: Path = FOLDER,
@@ -224,7 +224,7 @@ def add(
 @nodes_app.command(
     help=flowing("""Remove a node. Its key is kept in nodes/removed, and is not admitted again.
 
-Example: tacit federation nodes remove hub north""")
+Example: tacit federation nodes remove study north""")
 )
 def remove(
     folder: Path = FOLDER,
@@ -248,7 +248,7 @@ In a node's folder: a new key, whose .pub file goes to the coordinator. The old 
 
 With --key, at the coordinator: replace a node's old key by its new one.
 
-Example: tacit federation nodes renew hub --key north.pub""")
+Example: tacit federation nodes renew study --key north.pub""")
 )
 def renew(
     folder: Path = typer.Argument(..., help="A coordinator's, a service's or a node's folder.", show_default=False),

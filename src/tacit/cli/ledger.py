@@ -55,7 +55,7 @@ Keep the ledger where only the operator may write: whoever can write the file ca
 state folder (TACIT_STATE, by default ~/.local/state/tacit), so that a restored older copy is detected. A \
 ledger of an earlier format is verified and converted.
 
-Example: tacit ledger open site.ledger --policy policy.toml""",
+Example: tacit ledger open main.ledger --policy policy.toml""",
 )
 def open_ledger_command(
     ledger: str = LEDGER,
@@ -80,7 +80,7 @@ def open_ledger_command(
 
 With an account's name, its payments too. Reading changes nothing and costs nothing.
 
-Example: tacit ledger show site.ledger clinic""",
+Example: tacit ledger show main.ledger clinic""",
 )
 def show_ledger(
     ledger: str = LEDGER,
@@ -111,7 +111,7 @@ whole new one or restore an old copy; only a digest kept elsewhere finds that. E
 the last line of an export: give it with --head, and the ledger must still contain it. A copy that is intact but \
 not the one last used here is reported, with exit code 1.
 
-Example: tacit ledger verify site.ledger --head DIGEST""",
+Example: tacit ledger verify main.ledger --head DIGEST""",
 )
 def verify_ledger(
     ledger: str = LEDGER,
@@ -144,7 +144,7 @@ does not know of. Find the newest copy: show and verify read every copy and say 
 this one, stop the jobs, accept it, and lower its ceilings with tacit ledger open by what the lost payments may have \
 been; the decision, its reason and what was found become an entry of the ledger.
 
-Example: tacit ledger accept site.ledger --reason "disk replaced, copy of last night\"""",
+Example: tacit ledger accept main.ledger --reason "disk replaced, copy of last night\"""",
 )
 def accept_ledger(
     ledger: str = LEDGER,
@@ -161,7 +161,7 @@ def accept_ledger(
 An entry's digest is SHA-256 over the previous digest, its sequence, kind and body, joined by newlines, the body as \
 JSON with sorted keys and no spaces. Released values are not exported, only their digests.
 
-Example: tacit ledger export site.ledger --out site.jsonl""",
+Example: tacit ledger export main.ledger --out site.jsonl""",
 )
 def export_ledger(
     ledger: str = LEDGER,
@@ -184,7 +184,7 @@ The source and the copy are verified completely, and a failure leaves nothing. A
 An entry of the copy names its source, so the copy is the newer one and the source pays no more on this machine: \
 otherwise two ledgers could spend one budget. For a backup, copy the file or use the server's own tools.
 
-Example: tacit ledger copy site.ledger postgresql://owner@db.clinic.example/budget""",
+Example: tacit ledger copy main.ledger postgresql://owner@db.clinic.example/budget""",
 )
 def copy_ledger_command(
     source: str = typer.Argument(..., help="The ledger: a file, or postgresql://…", show_default=False),

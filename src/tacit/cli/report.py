@@ -62,7 +62,7 @@ def report_command(
 
     Example: tacit report first-run --statement first.json --nist first.md --registry entry.json
 
-    Example: tacit report site.ledger --out site.html
+    Example: tacit report main.ledger --out site.html
     """
     where = ledger_place(place)
     if isinstance(where, LedgerUrl) or _is_ledger(where):

@@ -79,7 +79,7 @@ def inspected(place: Place) -> StoredLedger:
     """The ledger at a place, to be read: also a restored, copied or forked one, which cannot pay.
 
     >>> import tempfile
-    >>> file = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> file = Path(tempfile.mkdtemp()) / "main.ledger"
     >>> open_ledger(file, {"clinic": Ceiling(1)}).close()
     >>> with inspected(file) as ledger:
     ...     list(ledger.accounts())

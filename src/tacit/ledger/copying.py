@@ -26,8 +26,8 @@ def copy_ledger(source: Place, target: Place, heads: str | Path | None = None) -
     >>> from tacit.core.account import Ceiling
     >>> from tacit.ledger import open_ledger
     >>> folder = Path(tempfile.mkdtemp())
-    >>> open_ledger(folder / "site.ledger", {"clinic": Ceiling(1)}).close()
-    >>> copy_ledger(folder / "site.ledger", folder / "moved.ledger")[0]
+    >>> open_ledger(folder / "main.ledger", {"clinic": Ceiling(1)}).close()
+    >>> copy_ledger(folder / "main.ledger", folder / "moved.ledger")[0]
     3
     """
     where, memory = ledger_place(target), Heads(None if heads is None else Path(heads))

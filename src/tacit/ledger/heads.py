@@ -76,7 +76,7 @@ class Heads:
 
     >>> import tempfile
     >>> heads = Heads(Path(tempfile.mkdtemp()) / "state")
-    >>> heads.remember(Head("c0ffee", 7, "00ff", "site.ledger"))
+    >>> heads.remember(Head("c0ffee", 7, "00ff", "main.ledger"))
     >>> heads.remembered("c0ffee").sequence
     7
     >>> heads.remembered("decaf") is None
@@ -116,7 +116,7 @@ class Heads:
         """Refuse a new ledger where a used one is missing: its payments would be forgotten.
 
         >>> import tempfile
-        >>> Heads(Path(tempfile.mkdtemp())).require_unused("site.ledger")
+        >>> Heads(Path(tempfile.mkdtemp())).require_unused("main.ledger")
         """
         for file in sorted(self.folder.glob("*.head")):
             try:

@@ -30,7 +30,7 @@ class SqliteLedger(StoredLedger):
 
     >>> import tempfile
     >>> from tacit.core.spend import Pure
-    >>> path = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> path = Path(tempfile.mkdtemp()) / "main.ledger"
     >>> with SqliteLedger.create(path, {"clinic": Ceiling(1)}) as ledger:
     ...     receipt = ledger.charge("clinic", Pure(0.25), "labels", "system", "r-1", "c0ffee")
     ...     ledger.store_release(receipt, b"first")

@@ -75,7 +75,7 @@ LEDGER_SCHEMA = (*_TABLES, ADDED[0], *_UNIQUE, *ADDED[1:4], *_GUARDS, *ADDED[4:]
 class SqliteStore:
     """A connection to a ledger's file, or to one in memory that becomes a file.
 
-    >>> SqliteStore(sqlite3.connect(":memory:", isolation_level=None), Path("site.ledger")).vacant()
+    >>> SqliteStore(sqlite3.connect(":memory:", isolation_level=None), Path("main.ledger")).vacant()
     True
     """
 

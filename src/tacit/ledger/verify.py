@@ -54,7 +54,7 @@ def verify(place: Place, head: str | None = None) -> list[Problem]:
 
     >>> import tempfile
     >>> from tacit.ledger.sqlite import SqliteLedger
-    >>> path = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> path = Path(tempfile.mkdtemp()) / "main.ledger"
     >>> SqliteLedger.create(path, {"clinic": Ceiling(1)}).close()
     >>> verify(path)
     []
@@ -95,7 +95,7 @@ def lines(place: Place) -> Iterator[str]:
 
     >>> import tempfile
     >>> from tacit.ledger.sqlite import SqliteLedger
-    >>> ledger = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> ledger = Path(tempfile.mkdtemp()) / "main.ledger"
     >>> SqliteLedger.create(ledger, {"clinic": Ceiling(1)}).close()
     >>> [json.loads(line)["kind"] for line in lines(ledger)]
     ['genesis', 'account']

@@ -56,7 +56,7 @@ def read_book(place: Place) -> Book:
 
     >>> import tempfile
     >>> from tacit.core.account import Ceiling
-    >>> file = Path(tempfile.mkdtemp()) / "site.ledger"
+    >>> file = Path(tempfile.mkdtemp()) / "main.ledger"
     >>> from tacit.ledger import open_ledger
     >>> open_ledger(file, {"clinic": Ceiling(1)}).close()
     >>> read_book(file).balances["clinic"].remaining_shown
@@ -183,8 +183,8 @@ def ledger_statement(book: Book) -> dict[str, Any]:
 def ledger_page(book: Book) -> str:
     """The page of a ledger, as HTML.
 
-    >>> page = ledger_page(Book("site.ledger", {}, {}, 1, "c0ffee", None))
-    >>> "site.ledger" in page, "<section id='accounts'>" in page
+    >>> page = ledger_page(Book("main.ledger", {}, {}, 1, "c0ffee", None))
+    >>> "main.ledger" in page, "<section id='accounts'>" in page
     (True, True)
     """
     payments = sum(balance.payments for balance in book.balances.values())

@@ -177,12 +177,12 @@ class JobProgress:
 
     def __init__(self, journal: Path) -> None:
         self._file = journal / "progress.json"
-        self._turns: dict[int, dict[str, Any]] = {}
+        self._rounds: dict[int, dict[str, Any]] = {}
 
-    def turn(self, turn: RoundStatus) -> None:
+    def round(self, status: RoundStatus) -> None:
         """Store the new status of a round."""
-        self._turns[turn.number] = asdict(turn)
-        self.say("running", turn.in_words)
+        self._rounds[status.number] = asdict(status)
+        self.say("running", status.in_words)
 
     def say(self, state: str, message: str) -> None:
         """Store the job's state and a message."""
@@ -190,7 +190,7 @@ class JobProgress:
             "state": state,
             "message": message,
             "process": os.getpid(),
-            "turns": [self._turns[number] for number in sorted(self._turns)],
+            "rounds": [self._rounds[number] for number in sorted(self._rounds)],
         }
         write_file(self._file, json.dumps(content).encode())
 
@@ -212,7 +212,7 @@ def run_job(
     try:
         if out.exists():
             raise InvalidInput(f"{out}: exists already; choose another out")
-        run = _distilled(job, exchange(journal.run, journal, progress.turn), journal.run)
+        run = _distilled(job, exchange(journal.run, journal, progress.round), journal.run)
         with new_folder(out) as partial:
             run.write(partial)
     except TacitError as error:

@@ -85,10 +85,10 @@ def read_fleet(folder: Path) -> Fleet:
     for journal, said, when in _journals(folder):
         out = journal.with_name(journal.name.removesuffix(".journal"))
         name = out.relative_to(folder).as_posix()
-        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:_LONGEST], len(said["turns"])))
-        for turn in said["turns"]:
-            _count(found, turn, when)
-            _tell(found, turn, when, latest)
+        jobs.append(FleetJob(name, str(said["state"]), str(said["message"])[:_LONGEST], len(said["rounds"])))
+        for status in said["rounds"]:
+            _count(found, status, when)
+            _tell(found, status, when, latest)
         for account, spend in _paid(out):
             spends.setdefault(account, []).append(spend)
     for name, own in spends.items():
@@ -109,7 +109,7 @@ def _journals(folder: Path) -> Iterator[tuple[Path, dict[str, Any], str]]:
             said = json.loads(file.read_text(encoding="utf-8"))
             when = datetime.fromtimestamp(file.stat().st_mtime, UTC).isoformat(timespec="seconds")
             kinds = {"asked": list, "answered": list, "dropped": dict}
-            well_formed = all(isinstance(turn[key], kind) for turn in said["turns"] for key, kind in kinds.items())
+            well_formed = all(isinstance(status[key], kind) for status in said["rounds"] for key, kind in kinds.items())
             if well_formed and isinstance(said["state"], str) and isinstance(said["message"], str):
                 yield file.parent, said, when
         except (OSError, ValueError, KeyError, TypeError):
@@ -123,10 +123,10 @@ def _node(found: dict[str, FleetNode], name: str) -> FleetNode | None:
     return found.get(name)
 
 
-def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> None:
+def _count(found: dict[str, FleetNode], status: Mapping[str, Any], when: str) -> None:
     """Add one round to the figures of its nodes."""
-    answered, dropped = set(map(str, turn["answered"])), turn["dropped"]
-    for name in sorted({*map(str, turn["asked"]), *answered, *map(str, dropped)}):
+    answered, dropped = set(map(str, status["answered"])), status["dropped"]
+    for name in sorted({*map(str, status["asked"]), *answered, *map(str, dropped)}):
         node = _node(found, name)
         if node is None:
             continue
@@ -143,11 +143,13 @@ def _count(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str) -> N
                 node.refusals[reason] = node.refusals.get(reason, 0) + 1
 
 
-def _tell(found: dict[str, FleetNode], turn: Mapping[str, Any], when: str, latest: dict[str, tuple[str, int]]) -> None:
+def _tell(
+    found: dict[str, FleetNode], status: Mapping[str, Any], when: str, latest: dict[str, tuple[str, int]]
+) -> None:
     """What nodes told of their budgets in a round, if it is the last that they told."""
-    budgets = turn.get("budgets", {})
+    budgets = status.get("budgets", {})
     for name, told in budgets.items() if isinstance(budgets, dict) else ():
-        node, moment = _node(found, str(name)), (when, int(turn.get("number", 0)))
+        node, moment = _node(found, str(name)), (when, int(status.get("number", 0)))
         if node is None or latest.get(name, moment) > moment:
             continue
         try:

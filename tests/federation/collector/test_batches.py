@@ -56,7 +56,7 @@ def named(plan):
 
 
 def batch_of(plan, **more):
-    return plan_batch(plan, "run", 0, "r-1", (*NODES, "dan"), public_key(SECRET), clients=10, **more)
+    return plan_batch(plan, "run", 0, "r-1", (*NODES, "dan"), public_key(SECRET), participants=10, **more)
 
 
 def handed_in(plan, batch, node="ada", seed=1):
@@ -157,7 +157,7 @@ def test_spoiled_boxes_are_left_out_and_counted(plan):
 
 def test_what_belongs_to_another_batch_is_refused():
     plan = PLANS[4]
-    batch, other = batch_of(plan), plan_batch(plan, "another", 0, "r-1", NODES, public_key(SECRET), clients=10)
+    batch, other = batch_of(plan), plan_batch(plan, "another", 0, "r-1", NODES, public_key(SECRET), participants=10)
     outcome = shuffled(batch, [handed_in(plan, batch, node, seed) for seed, node in enumerate(NODES)])
     with pytest.raises(InvalidInput, match="another batch"):
         read_shuffled(outcome.content, other, SECRET, plan)
@@ -186,8 +186,8 @@ def test_a_node_refuses_a_batch_that_would_hide_its_clients_less():
     small = batch_of(plan, block=1)
     with pytest.raises(InvalidInput, match="room for 10"):
         sealed_messages(plan, small, "ada", 10).sample(np.zeros((11, 1), dtype=np.int64), SeededRandomness(1))
-    with pytest.raises(InvalidInput, match="clients must be"):
-        plan_batch(plan, "run", 0, "r", NODES, public_key(SECRET), clients=0)
+    with pytest.raises(InvalidInput, match="participants must be"):
+        plan_batch(plan, "run", 0, "r", NODES, public_key(SECRET), participants=0)
 
 
 def test_an_honest_flood_always_fits():
@@ -217,7 +217,7 @@ def test_a_crowd_pays_seals_and_replays():
     assert np.array_equal(first.value, again.value)
     assert first.receipts == again.receipts
     assert first.receipts[0].spend == plan.spend
-    other = plan_batch(plan, "another", 0, "r-1", NODES, public_key(SECRET), clients=10)
+    other = plan_batch(plan, "another", 0, "r-1", NODES, public_key(SECRET), participants=10)
     with pytest.raises(RequestConflict):
         holder.answer(ask(sealed_messages(plan, other, "ada", 10)))
     with pytest.raises(InvalidInput, match="does not answer through SingleMessage"):

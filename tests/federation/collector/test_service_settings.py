@@ -72,7 +72,7 @@ def site(tmp_path):
 
 
 def test_a_killed_shuffler_goes_on(site):
-    batch = plan_batch(PLAN, "run", 0, "r-1", NAMES, public_key(SECRET), clients=10, block=4)
+    batch = plan_batch(PLAN, "run", 0, "r-1", NAMES, public_key(SECRET), participants=10, block=4)
     open_batch(site.address, site.coordinator, batch)
     votes = np.arange(10)[:, None] % 6
     sent = {

@@ -59,7 +59,7 @@ def made():
     there, peers = masking_nodes(COUNT, seed=None, ceiling=10**4)
     return [
         dataclasses.replace(
-            node, rules=ANYTHING, room=ConsensusStore(lambda: Refitted(logistic(), 10), PUBLIC, NodeMemory())
+            node, rules=ANYTHING, consensus=ConsensusStore(lambda: Refitted(logistic(), 10), PUBLIC, NodeMemory())
         )
         for node in there
     ], peers

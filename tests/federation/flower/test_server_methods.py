@@ -121,7 +121,7 @@ def test_pate_votes_are_summed_under_masks():
 def rooms(made, public=None):
     public = digits().public_samples if public is None else public
     return [
-        dataclasses.replace(node, room=ConsensusStore(lambda: Refitted(logistic(), 10), public, NodeMemory()))
+        dataclasses.replace(node, consensus=ConsensusStore(lambda: Refitted(logistic(), 10), public, NodeMemory()))
         for node in made
     ]
 
@@ -149,7 +149,7 @@ def test_fedmd_is_the_same_through_flower_and_learns_again_what_was_agreed_on():
         np.testing.assert_array_equal(mine.targets, other.targets)
     assert here.guarantee == over.guarantee
     # What was agreed on in the first two rounds traveled with the questions of the next two, and was kept.
-    assert all(len(node.room.memory.kept) == 1 + 2 for node in made)
+    assert all(len(node.consensus.memory.kept) == 1 + 2 for node in made)
     last = history(over)[-1]
     right = np.mean(last.targets.argmax(axis=1) == digits().public_labels[last.rows])
     assert right > 0.7
@@ -209,7 +209,7 @@ def test_a_fedmd_job_is_the_same_as_the_local_loop_and_tells_the_nodes_what_it_c
     for node in made:
         kept = [
             read_ask(content)
-            for name, content in node.room.memory.kept.items()
+            for name, content in node.consensus.memory.kept.items()
             if not name.endswith("answered.feedback")
         ]
         assert [each.round for each in kept] == [0, 1, 2]
@@ -249,20 +249,20 @@ def test_a_node_takes_note_of_nothing_in_which_it_took_no_part():
         payload = Request("r", 3, COUNT, ask_to_bytes(told), "learn", (content or request.encode())).to_bytes()
         return read_response(node.reply(payload)).answer
 
-    before = dict(node.room.memory.kept)
+    before = dict(node.consensus.memory.kept)
     assert said(node, request="another run") is RefusalReason.QUESTION
     assert said(node, told=dataclasses.replace(last, round=7)) is RefusalReason.QUESTION
     assert said(node, content=b"x" * 2000) is RefusalReason.QUESTION
     assert said(node, content=b"\xff\xfe") is RefusalReason.QUESTION
     assert said(stranger) is RefusalReason.QUESTION
     assert said(stranger, told=dataclasses.replace(last, round=0)) is RefusalReason.QUESTION
-    assert said(dataclasses.replace(node, room=None)) is RefusalReason.QUESTION
+    assert said(dataclasses.replace(node, consensus=None)) is RefusalReason.QUESTION
     assert (
         said(dataclasses.replace(node, rules=dataclasses.replace(ANYTHING, methods=("pate",)))) is RefusalReason.METHOD
     )
-    assert node.room.memory.kept == before
+    assert node.consensus.memory.kept == before
     assert said(node) == b""
     assert said(node) == b""
-    assert len(node.room.memory.kept) == len(before) + 1
+    assert len(node.consensus.memory.kept) == len(before) + 1
     question = Request("r", 3, COUNT, b"no feedback", "learn", b"r").to_bytes()
     assert read_response(node.reply(question)).answer is RefusalReason.QUESTION

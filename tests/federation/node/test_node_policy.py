@@ -100,7 +100,7 @@ def test_messages_that_hide_among_the_nodes_own_rest_on_nobody(bound, outcome):
     assert said(own, mixing(), MIXED)[0] == outcome
 
 
-def test_a_shuffled_question_may_rest_on_so_many_honest_clients():
+def test_a_shuffled_question_may_rest_on_a_number_of_honest_participants():
     flood = MultiMessageNoise(4, 1, 100, "1/4", "1/2", NegativeBinomial("32.92", "0.4181"), share="1/2")
     ask = replace(VOTES, mechanism=Shuffled(flood, 100))
     assert (ask.mechanism.reliance(20).others, ask.mechanism.reliance(20).share) == (30, Fraction(2, 5))

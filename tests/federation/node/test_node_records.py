@@ -64,7 +64,7 @@ def test_a_node_with_an_engine_gives_the_same_answer(folder):
     memory, streamed = node(folder, "all.parquet"), node(folder, "part-*.parquet", ENGINE)
     assert memory.features == streamed.features == ("age", "dose")
     assert np.array_equal(memory.answer(ASK).value, streamed.answer(ASK).value)
-    assert streamed._clients() == (300, 300)
+    assert streamed._sizes() == (300, 300)
 
 
 def test_columns_come_in_the_public_samples_order(folder):

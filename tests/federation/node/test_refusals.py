@@ -247,7 +247,7 @@ def turned_away(status, payload="", ahead=0.0):
     date = format_datetime(datetime.datetime.now(datetime.UTC) - datetime.timedelta(seconds=ahead), usegmt=True)
 
     def activate(*_, **__):
-        request = httpx.Request("POST", "https://hub/v1/fleet/activate-node")
+        request = httpx.Request("POST", "https://study/v1/fleet/activate-node")
         response = httpx.Response(status, headers={"Date": date}, text=payload, request=request)
         raise httpx.HTTPStatusError("no", request=request, response=response)
 

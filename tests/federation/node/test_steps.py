@@ -100,7 +100,7 @@ MIXED = replace(VOTES, mechanism=CROWD)
 
 
 def mixing(names=NAMES):
-    return plan_batch(CROWD.inner, "run", 0, "r-1", names, KEY, clients=20)
+    return plan_batch(CROWD.inner, "run", 0, "r-1", names, KEY, participants=20)
 
 
 @pytest.mark.parametrize("claimed", [0, 3, 1000])
@@ -237,7 +237,7 @@ FLOOD = plan_noise_messages(1, "1e-4", cells=4, participants=20, prefer="1/2")
 def test_a_batch_without_room_for_the_noise_is_refused_before_payment():
     """A draw with much noise did not fit, and the retried request drew again, unpaid, until noise was scarce."""
     ask = replace(VOTES, mechanism=Shuffled(FLOOD, 20))
-    planned = plan_batch(FLOOD, "run", 0, "r-1", NAMES, KEY, clients=20, block=1)
+    planned = plan_batch(FLOOD, "run", 0, "r-1", NAMES, KEY, participants=20, block=1)
     assert said(node()[0], planned, ask) == ("handed in", 1)
     own, handed = node()
     scarce = int(20 * FLOOD.messages - 2 * (4 * 20 * 4 * FLOOD.flood_share.variance) ** 0.5)

@@ -185,7 +185,7 @@ def over_nodes(case, private, public, epsilon, *, funds, seed, folder, request, 
     nodes = [
         Node(
             name, CLASSES, Private(Records(samples[place::HOLDERS], known[place::HOLDERS])), RULES, ledger, name,
-            room=ConsensusStore(lambda: Refitted(logistic(), len(CLASSES)), public, memory(f"{name} agreements")),
+            consensus=ConsensusStore(lambda: Refitted(logistic(), len(CLASSES)), public, memory(f"{name} agreements")),
             masking=Masking(_identities()[name], peers, memory(f"{name} masking")), seed=seed,
             collecting=Collecting(_identities()[name], peers=peers, **collecting) if collecting else None,
         )

@@ -2,8 +2,8 @@
 
 Shuffled: each message is encrypted into a box (a ciphertext) of fixed size; boxes are permuted and then decrypted by
 the coordinator. A box contains a message or is empty, and nobody without the key can tell which. A holder adds empty
-boxes up to a number that depends on its number of clients alone, because how many messages it has tells how much noise
-it drew. Every box is encrypted for one batch and cannot be decrypted as part of another.
+boxes up to a number that depends on its number of participants alone, because how many messages it has tells how much
+noise it drew. Every box is encrypted for one batch and cannot be decrypted as part of another.
 
 The shuffler accepts boxes from holders, drops their senders, permutes them and releases them once. All of its rules:
 
@@ -65,14 +65,14 @@ def plan_batch(
     request: str,
     nodes: Sequence[str],
     key: bytes,
-    clients: int,
+    participants: int,
     block: int = 64,
 ) -> Batch:
-    """The batch for these messages from nodes with at most ``clients`` clients each.
+    """The batch for these messages from nodes with at most ``participants`` participants each.
 
     ``key`` is the coordinator's public key. The minimum of participants is the one that the guarantee was planned for.
     """
-    most = most_messages(inner, clients)
+    most = most_messages(inner, participants)
     return Batch(
         run=run,
         round=round,
@@ -83,47 +83,50 @@ def plan_batch(
         size=OVERHEAD + 1 + inner.code.size,
         most=-(-most // block) * block,
         block=block,
-        largest=clients,
+        largest=participants,
         each=inner.messages_each or 0,
     )
 
 
-def most_messages(inner: MultiMessageNoise | SingleMessage, clients: int) -> int:
-    """The number of boxes of ``clients`` clients, empty ones included, before it is rounded up to whole blocks.
+def most_messages(inner: MultiMessageNoise | SingleMessage, participants: int) -> int:
+    """The number of boxes of this many participants, empty ones included, before it is rounded up to whole blocks.
 
     >>> from tacit.mechanisms.local.randomized_response import GeneralizedRandomizedResponse
     >>> most_messages(SingleMessage(GeneralizedRandomizedResponse(10, 1, 1), 50, "1e-6"), 7)
     7
     """
-    if clients < 1:
-        raise InvalidInput(f"clients must be at least 1, got {clients}")
-    return inner.most_messages(clients)
+    if participants < 1:
+        raise InvalidInput(f"participants must be at least 1, got {participants}")
+    return inner.most_messages(participants)
 
 
-def sealed_messages(inner: MultiMessageNoise | SingleMessage, batch: Batch, node: str, clients: int) -> SealedMessages:
-    """The mechanism by which a node answers for its clients.
+def sealed_messages(
+    inner: MultiMessageNoise | SingleMessage, batch: Batch, node: str, participants: int
+) -> SealedMessages:
+    """The mechanism by which a node answers for its participants.
 
-    Refused are batches that mix the messages with fewer clients than the guarantee needs, and batches without room for
-    all messages that the clients may send. The number of boxes depends on the batch and ``clients`` alone.
+    Refused are batches that mix the messages with fewer participants than the guarantee needs, and batches without room
+    for all messages that these may send. The number of boxes depends on the batch and ``participants`` alone.
     """
     if node not in batch.nodes:
         raise InvalidInput("the batch does not expect this node")
     if batch.minimum < inner.quorum:
         raise InvalidInput(
-            f"the batch may be released with {batch.minimum} clients, and the guarantee needs at least {inner.quorum}"
+            f"the batch may be released with {batch.minimum} participants, and the guarantee needs at least "
+            f"{inner.quorum}"
         )
     if batch.size != OVERHEAD + 1 + inner.code.size:
         raise InvalidInput("the size of the batch's boxes does not fit these messages")
-    room = batch.blocks(most_messages(inner, clients))
-    if clients > batch.largest or room > batch.most or batch.each != (inner.messages_each or 0):
+    room = batch.blocks(most_messages(inner, participants))
+    if participants > batch.largest or room > batch.most or batch.each != (inner.messages_each or 0):
         raise InvalidInput(
-            f"the batch has room for {batch.most} messages of {batch.largest} clients per node; this node needs {room} "
-            f"for its {clients} clients, so that all noise messages fit"
+            f"the batch has room for {batch.most} messages of {batch.largest} participants per node; this node needs "
+            f"{room} for its {participants} participants, so that all noise messages fit"
         )
 
     def boxes(pieces: Sequence[bytes]) -> NDArray[np.uint8]:
         if inner.messages_each is not None and len(pieces) > room:
-            raise InvalidInput(f"the batch has room for {room} messages of this node's clients")
+            raise InvalidInput(f"the batch has room for {room} messages of this node's participants")
         # Any number of messages fits: noise beyond the room is dropped, and its probability is part of δ.
         sent = pieces[:room]
         full = b"".join(seal(batch.key, FULL + piece, batch.digest) for piece in sent)
@@ -160,8 +163,8 @@ class ShuffledMessages:
     duplicates: int
 
     def estimates(self, inner: MultiMessageNoise | SingleMessage) -> Estimates:
-        """Estimated counts of every cell; refused if fewer clients took part than the guarantee was planned for."""
-        # Where each client sends one message, the number of valid messages is the number of clients.
+        """Estimated counts of every cell; refused if fewer participants took part than the guarantee needs."""
+        # Where each participant sends one message, the number of valid messages is the number of participants.
         arrived = self.participants if inner.messages_each is None else len(self.messages)
         return inner.decode(self.messages, arrived)
 
@@ -169,8 +172,8 @@ class ShuffledMessages:
     def in_words(self) -> str:
         """The counts as a sentence."""
         return (
-            f"{len(self.messages)} messages of {self.participants} clients at {self.nodes} nodes; {self.empty} empty "
-            f"boxes, {self.duplicates} copies, {self.unreadable} unreadable and {self.invalid} invalid left out"
+            f"{len(self.messages)} messages of {self.participants} participants at {self.nodes} nodes; {self.empty} "
+            f"empty boxes, {self.duplicates} copies, {self.unreadable} unreadable and {self.invalid} invalid left out"
         )
 
 

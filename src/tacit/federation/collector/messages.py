@@ -38,7 +38,7 @@ class Batch:
     """One collection: who submits, for whose ``key`` submissions are encrypted, and how many participants are enough.
 
     Each of the ``nodes`` submits up to ``most`` pieces of ``size`` bytes. The number of pieces is a multiple of
-    ``block``, so that it reveals little. Nothing is released before ``minimum`` participants have submitted: clients
+    ``block``, so that it reveals little. Nothing is released before ``minimum`` participants have submitted: those
     whose messages are shuffled, or holders whose tables are summed. A node submits for up to ``largest`` participants,
     each with up to ``each`` pieces (0: any number); in a table no count may exceed ``largest``. ``ask`` is the
     question, where the collector needs it.

@@ -84,7 +84,7 @@ class Node:
     ledger: Ledger
     account: str
     model: Any = "logistic"
-    room: ConsensusStore | None = None
+    consensus: ConsensusStore | None = None
     masking: Masking | None = None
     collecting: Collecting | None = None
     pace: float = 0.0
@@ -112,7 +112,7 @@ class Node:
         try:
             limits = self.rules.limits if self.rules.limits.any else None
             gate = Gate(self.ledger, self.account, randomness, limits, self._named())
-            context = NodeContext(self.classes, self.records, gate, self.model, self.room, self.encodings)
+            context = NodeContext(self.classes, self.records, gate, self.model, self.consensus, self.encodings)
             release = node_side(method_of(ask)).answer(ask, context)
         except BudgetExceeded as error:
             lacking = lacks_delta(self.ledger, self.account, Price.of(ask).spend)
@@ -151,9 +151,9 @@ class Node:
         if method.name not in self.rules.methods:
             raise Refused(RefusalReason.METHOD)
         learn = node_side(method).learn
-        if learn is None or self.room is None:
+        if learn is None or self.consensus is None:
             raise Refused(RefusalReason.QUESTION)
-        learn(told, request, self.room)
+        learn(told, request, self.consensus)
 
     def reply(self, payload: bytes) -> bytes:
         """The response to a request; to hide timing it leaves at a multiple of ``pace`` seconds after the request."""
@@ -237,19 +237,19 @@ class Node:
             raise Refused(RefusalReason.MECHANISM)
         ask, batch = self._read(request), Batch.read(request.content)
         self._check(ask, "submit", hidden_among(ask, batch, self.collecting.peers))
-        return collected_step(request, batch, ask, self.name, self.collecting, *self._clients(), self._answer)
+        return collected_step(request, batch, ask, self.name, self.collecting, *self._sizes(), self._answer)
 
     def _named(self) -> tuple[type, ...]:
         """The mechanisms of other packages that this node's policy names."""
         return tuple(kind for name, kind in outside().items() if name in self.rules.mechanisms)
 
-    def _clients(self) -> tuple[int, int]:
-        """The number of clients (records or persons), and the most records: public under replace-one adjacency only."""
+    def _sizes(self) -> tuple[int, int]:
+        """The number of participants (records or persons), and the most records: public under replace-one only."""
         unit, adjacency = self.ledger.privacy_unit(self.account)
         if adjacency is not Adjacency.REPLACE_ONE:
             raise Refused(RefusalReason.MECHANISM)
-        clients = public_size([self.records], unit, adjacency)
-        return clients, clients * unit.records
+        participants = public_size([self.records], unit, adjacency)
+        return participants, participants * unit.records
 
     def _check(self, ask: Question, step: str, participants: int | None) -> None:
         """Refuse what the node's policy does not allow, before a record is read.
@@ -293,7 +293,7 @@ class Node:
         if step == "answer" or (most is None and least is None):
             return
         mechanism: Any = ask.mechanism
-        relied = mechanism.reliance(self._clients()[0] if step == "submit" else 1)
+        relied = mechanism.reliance(self._sizes()[0] if step == "submit" else 1)
         if (most is not None and relied.others > most) or (least is not None and relied.share < least):
             raise Refused(
                 RefusalReason.TRUST,
@@ -337,7 +337,7 @@ def open_node(file: NodeFile, arrays: LoadedArrays | None = None) -> Node:
         model=file.model,
         masking=_masking(file),
         collecting=_collecting(file),
-        room=_room(file, arrays),
+        consensus=_consensus(file, arrays),
         pace=file.pace,
         approvals=Approvals(file.state / "approvals"),
         features=features,
@@ -363,7 +363,7 @@ def _collecting(file: NodeFile) -> Collecting | None:
     return Collecting(SigningIdentity.read(file.identity), shuffler, curator, peers)
 
 
-def _room(file: NodeFile, arrays: LoadedArrays) -> ConsensusStore | None:
+def _consensus(file: NodeFile, arrays: LoadedArrays) -> ConsensusStore | None:
     """The store that FedMD needs; None without public samples or with an unknown model."""
     public = file.public
     if public is None or file.model not in ESTIMATORS:

@@ -66,8 +66,8 @@ def hidden_among(ask: Any, batch: Batch, peers: Mapping[str, bytes]) -> int:  # 
     """The smallest number of nodes among which this node's part of a batch is hidden, as far as this node can verify.
 
     Counted are the different identities in the node's own file that the batch lists; without such a file only the node
-    itself. A curator may release the sum of ``minimum`` tables. A shuffler's minimum counts clients, not nodes, and is
-    part of the guarantee; so for shuffled batches all listed nodes count.
+    itself. A curator may release the sum of ``minimum`` tables. A shuffler's minimum is of participants, not nodes, and
+    is part of the guarantee; so for shuffled batches all listed nodes count.
     """
     if not peers:
         return 1
@@ -81,14 +81,14 @@ def collected_step(
     ask: Any,  # noqa: ANN401
     name: str,
     collecting: Collecting,
-    clients: int,
+    participants: int,
     records: int,
     answer: Callable[[Any], Release[Any]],
 ) -> bytes:
     """Encrypt the answer for the shuffler or curator of this node's own file, submit it, and return the receipt.
 
-    ``clients`` is the node's number of records or persons and ``records`` the most records that they have; both are
-    public under replace-one adjacency.
+    ``participants`` is the node's number of records or persons and ``records`` the most records that they have; both
+    are public under replace-one adjacency.
     """
     if (batch.run, batch.round, batch.request) != (request.run, request.round, ask.request):
         raise InvalidInput("the batch is for another question")
@@ -97,8 +97,8 @@ def collected_step(
     if ask.mechanism.statistic == "shuffle":
         if collecting.shuffler is None:
             raise InvalidInput("this node trusts no shuffler")
-        address, participants = collecting.shuffler, clients
-        mechanism: Any = sealed_messages(ask.mechanism.inner, batch, name, clients)
+        address = collecting.shuffler
+        mechanism: Any = sealed_messages(ask.mechanism.inner, batch, name, participants)
     else:
         if collecting.curator is None:
             raise InvalidInput("this node trusts no curator")
@@ -107,7 +107,7 @@ def collected_step(
             raise InvalidInput(
                 f"the batch is for nodes with up to {batch.largest} records, and this node may have more"
             )
-        (address, key), participants = collecting.curator, 1
+        (address, key), participants = collecting.curator, 1  # a table of all
         mechanism = sealed_table(ask, batch, name, key)
     release = answer(replace(ask, mechanism=mechanism))
     submission = Submission(participants, release.value)
