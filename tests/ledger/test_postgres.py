@@ -388,7 +388,7 @@ def test_the_commands_take_a_url(url, tmp_path, capsys):
     assert "4 entries" in lines
     assert json.loads((tmp_path / "x.jsonl").read_text().splitlines()[2])["kind"] == "payment"
     code, said = run(capsys, "doctor", "--ledger", url)
-    assert "answers, with 1 accounts" in said
+    assert "answers, with 1 account" in said
     assert run(capsys, "report", url, "--out", tmp_path / "page.html")[0] == 0
     assert "clinic" in (tmp_path / "page.html").read_text()
     code, said = run(capsys, "report", url)

@@ -273,7 +273,7 @@ def test_a_run_survives_the_disk(tmp_path):
     run = distill(labels="soft")
     loaded = tacit.load(run.save(tmp_path / "run"))
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
-        "arrays.npz", "labels.csv", "run.json", "simulated-student.skops"]  # fmt: skip
+        "arrays.npz", "labels.csv", "recipe.toml", "run.json", "simulated-student.skops"]  # fmt: skip
     assert loaded.guarantee == run.guarantee
     assert loaded.receipts == run.receipts
     assert loaded.recipe == run.recipe

@@ -81,7 +81,7 @@ def test_the_coordinators_student_knows_what_the_holders_agreed_on(tmp_path):
     assert loaded.guarantees == made.guarantees
     assert np.array_equal(loaded.student.predict(TEST[0]), made.student.predict(TEST[0]))
     assert sorted(file.name for file in (tmp_path / "run").iterdir()) == [
-        "arrays.npz", "labels.csv", "run.json", "student.skops"]  # fmt: skip
+        "arrays.npz", "labels.csv", "recipe.toml", "run.json", "student.skops"]  # fmt: skip
 
 
 def test_a_holders_model_of_images_is_saved_for_images(tmp_path):

@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, Protocol
 
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Adjacency, Unit, decimal, named
+from tacit.core.guarantee import Adjacency, Unit, decimal, enum_member
 from tacit.core.rational import Number, positive, probability
 from tacit.core.spend import Spend
 
@@ -68,9 +68,9 @@ class Ceiling:
         object.__setattr__(self, "delta", probability(delta, "delta"))
         if not isinstance(unit, Unit):
             raise InvalidInput(f"unit must be a tacit.Unit, such as Unit.person('patient', 3), got {unit!r}")
-        object.__setattr__(self, "rule", named(Rule, rule, "rule"))
+        object.__setattr__(self, "rule", enum_member(Rule, rule, "rule"))
         object.__setattr__(self, "unit", unit)
-        object.__setattr__(self, "adjacency", named(Adjacency, adjacency, "adjacency"))
+        object.__setattr__(self, "adjacency", enum_member(Adjacency, adjacency, "adjacency"))
 
     def __str__(self) -> str:
         return (

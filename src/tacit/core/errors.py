@@ -50,8 +50,9 @@ def shortened(message: str) -> str:
 
 def _cut(found: re.Match[str]) -> str:
     quote, text = (found["quote"], found["text"]) if found["quote"] else ("", found[0])
-    half = _LONGEST // 2
-    return f"{quote}{text[: half - 1]}…{text[-half:]}{quote}"
+    # More of the end: of a path that is the file.
+    end = _LONGEST * 5 // 8
+    return f"{quote}{text[: _LONGEST - end - 1]}…{text[-end:]}{quote}"
 
 
 class TacitError(Exception):

@@ -16,12 +16,21 @@ from tacit.core.errors import not_one_of
 from tacit.core.rational import Number, positive, probability, whole
 
 __all__ = [
-    "ONE_PLACE", "PUBLIC_DATA", "Adjacency", "Guarantee", "Trust", "Unit", "decimal", "large_delta", "named",
-    "read_terms", "weakness",
+    "ONE_PLACE",
+    "PUBLIC_DATA",
+    "Adjacency",
+    "Guarantee",
+    "Trust",
+    "Unit",
+    "decimal",
+    "enum_member",
+    "large_delta",
+    "read_terms",
+    "weakness",
 ]  # fmt: skip
 
 
-Named = TypeVar("Named", bound=StrEnum)
+_Member = TypeVar("_Member", bound=StrEnum)
 
 
 class Adjacency(StrEnum):
@@ -52,12 +61,12 @@ def read_terms(epsilon: Number | None, delta: Number, adjacency: str, trust: str
     return {
         "epsilon": None if epsilon is None else positive(epsilon, "epsilon"),
         "delta": probability(delta, "delta"),
-        "adjacency": named(Adjacency, adjacency, "adjacency"),
-        "trust": None if trust is None else named(Trust, trust, "trust"),
+        "adjacency": enum_member(Adjacency, adjacency, "adjacency"),
+        "trust": None if trust is None else enum_member(Trust, trust, "trust"),
     }
 
 
-def named(kind: type[Named], name: str, what: str) -> Named:
+def enum_member(kind: type[_Member], name: str, what: str) -> _Member:
     """The member of this name, or an error that suggests the nearest."""
     if name not in tuple(kind):
         raise not_one_of(what, kind, name)

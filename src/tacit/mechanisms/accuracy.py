@@ -280,7 +280,7 @@ def expected_label_accuracy(
             f"At epsilon = {float(budget):g} expect at least {at_least(right)} of the "
             f"{plural(queries, 'query', 'queries')}, and {at_least(right * purity)} of the public "
             "samples, to get the right label. This assumes that every query "
-            f"receives the same {votes:.0f} of the {plural(neighbors, 'vote')} each of {plural(records, 'record')}, "
+            f"receives the same {votes:.0f} of the {plural(records * neighbors, 'vote')}, "
             f"that at least {purity:.0%} of them, and of the samples near the query, have one label, and, as the worst "
             "case, that all other votes go to a single rival. One vote of the whole data set, permute-and-flip, "
             "replace-one adjacency."

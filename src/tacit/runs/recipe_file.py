@@ -37,6 +37,8 @@ def recipe_file(recipe: Mapping[str, Any], claim: Any) -> str:  # noqa: ANN401
         '# private = "records.csv"',
         '# public = "samples.csv"',
     ]
+    if getattr(claim, "simulation", False):
+        lines.insert(2, "# That run was a simulation: its noise came from a seed, and protected nobody.")
     if recipe.get("data_kind") is not None:
         lines.append(f"data_kind = {toml_value(recipe['data_kind'])}")
     lines += ["", "[privacy]"]
