@@ -5,7 +5,8 @@ Run: python benchmarks/forecasts.py [--folder DATA] [--runs 2] [--again]
 DATA has one folder per data set with its publisher's files (see experiments/development.py); without it the sets that
 come with scikit-learn are measured. Every setting is forecast from public samples alone, and again with 100 and 300
 labeled public ones, by figures and by a rehearsal; then it is run as a simulation. Writes docs/results/forecasts.json
-and .md. With --data only these sets are measured, and take the place of their lines in forecasts.json.
+and .md. Every set is written as soon as it is measured, in the place of its lines; with --data only these
+are measured.
 
 The line from structure to purity in tacit/methods/forecast.py was drawn through eight of these sets (digits, adult,
 mnist, ag-news, medical-abstracts, wine, cancer, iris), so that "structure alone" is not out of sample.
@@ -62,10 +63,15 @@ class Measured:
     classes: tuple[Any, ...]
 
 
-def sets(folder: Path | None) -> Iterator[Measured]:
+def names_of(folder: Path | None, wanted: Sequence[str]) -> list[str]:
+    """The sets that can be read, or those of them that are wanted."""
+    return [name for name in (*BUNDLED, *(FILED if folder is not None else ())) if not wanted or name in wanted]
+
+
+def sets(folder: Path | None, wanted: Sequence[str]) -> Iterator[Measured]:
     from sklearn import datasets
 
-    for name in (*BUNDLED, *(FILED if folder is not None else ())):
+    for name in names_of(folder, wanted):
         if name in ("wine", "cancer"):
             samples, labels = (datasets.load_wine if name == "wine" else datasets.load_breast_cancer)(return_X_y=True)
             order = np.random.default_rng(0).permutation(len(samples))
@@ -125,9 +131,7 @@ def foreseen(
 
 
 def lines(folder: Path | None, runs: int, wanted: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
-    for parts in sets(folder):
-        if wanted and parts.name not in wanted:
-            continue
+    for parts in sets(folder, wanted):
         several = SEVERAL if parts.name in ("digits", "cancer", "adult") else []
         for method, epsilon, delta in (*ASKED, *several):
             try:
@@ -172,9 +176,7 @@ def ideas(folder: Path | None, wanted: Sequence[str] = ()) -> Iterator[dict[str,
     The pilot releases the proportions of votes at a small ε; its certainty stands for the accuracy to come. The user's
     figure is what a regression on records reaches without privacy, given as ``purity``.
     """
-    for parts in sets(folder):
-        if wanted and parts.name not in wanted:
-            continue
+    for parts in sets(folder, wanted):
         private, labels = parts.private
         for seed in range(2):
             with warnings.catch_warnings():
@@ -367,8 +369,11 @@ def main() -> None:
     if given.ideas:
         write(kept["lines"], list(ideas(given.folder, wanted)))
         return
-    others = [each for each in kept["lines"] if wanted and each["data"] not in wanted]
-    write([*others, *lines(given.folder, given.runs, wanted)], kept.get("ideas", []))
+    found = kept["lines"]
+    for name in names_of(given.folder, wanted):
+        # A set is written as soon as it is measured.
+        found = [*(each for each in found if each["data"] != name), *lines(given.folder, given.runs, [name])]
+        write(found, kept.get("ideas", []))
 
 
 if __name__ == "__main__":
