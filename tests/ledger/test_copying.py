@@ -93,7 +93,7 @@ def test_a_copy_that_fails_leaves_nothing(source, postgres, ledger_database, tmp
     assert postgres.execute("SELECT count(*) FROM pg_namespace WHERE nspname = 'tacit'", database=ledger_database) == [
         (0,)
     ]
-    assert sorted(each.name for each in tmp_path.iterdir() if not each.name.startswith("site")) == []
+    assert sorted(each.name for each in tmp_path.iterdir() if not each.name.startswith("main")) == []
     copy_ledger(source, url)
 
 

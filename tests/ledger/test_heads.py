@@ -61,7 +61,7 @@ def test_a_ledger_that_is_gone_is_not_made_anew(site, end):
     if end == "emptied":
         site.path.touch()
     for _ in range(2):
-        with pytest.raises(StaleLedger, match=r"site\.ledger, last used at .* with 3 entries, and it is gone"):
+        with pytest.raises(StaleLedger, match=r"main\.ledger, last used at .* with 3 entries, and it is gone"):
             SqliteLedger.create(site.path, POLICY, heads=site.state)
     assert site.path.exists() == (end == "emptied")
     # Another place is another ledger, and a person may decide.
@@ -99,7 +99,7 @@ def test_an_older_copy_that_is_put_back_is_refused_at_the_start_and_named(site):
     old = site.copy("old")
     site.pay("r-2")
     shutil.copy(old, site.path)
-    with pytest.raises(StaleLedger, match=r"it has 3 entries; it was last used as .*site\.ledger at .* with 4 entries"):
+    with pytest.raises(StaleLedger, match=r"it has 3 entries; it was last used as .*main\.ledger at .* with 4 entries"):
         site.open()
 
 

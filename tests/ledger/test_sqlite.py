@@ -348,7 +348,7 @@ def test_opening_on_a_full_disk_leaves_nothing(folder, path, size):
     assert "Traceback" not in failed.stderr
     assert [file.name for file in folder.iterdir()] == ["policy.toml"]
     assert limited(["ledger", "open", path, "--policy", policy], 10**6).returncode == 0
-    assert sorted(file.name for file in folder.iterdir()) == ["policy.toml", "main.ledger"]
+    assert sorted(file.name for file in folder.iterdir()) == ["main.ledger", "policy.toml"]
 
 
 def test_what_a_killed_creation_left_is_cleaned_by_the_next_one(folder, path):

@@ -108,7 +108,7 @@ def test_messages_reach_the_coordinator_mixed_and_without_senders(hall):
     assert np.mean(run.labels.astype(int) == digits().public_labels) > 0.3
     assert (str(run.guarantee.trust), run.guarantee.simulation) == ("shuffle", False)
     assert 0.99 < run.guarantee.epsilon <= 1
-    assert "messages of 1000 clients at 5 nodes" in exchange.said[0]
+    assert "messages of 1000 participants at 5 nodes" in exchange.said[0]
     (batch,) = read_status(hall.addresses["shuffle"])["batches"]
     assert (batch["nodes"], batch["participants"]) == (COUNT, 1000)
     # To the coordinator itself a node says that it paid and handed in, always in as many bytes.
