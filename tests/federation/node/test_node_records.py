@@ -236,13 +236,14 @@ def test_an_image_that_cannot_be_read_and_persons_are_told_to_the_operator(scans
         images(scans)
 
 
-def test_an_image_that_becomes_unusable_while_the_node_serves_casts_an_empty_vote(scans):
+def test_an_image_that_becomes_unusable_while_the_node_serves_casts_an_empty_vote(scans, caplog):
     arrays = LoadedArrays()
     images(scans, arrays)
     (scans / "scans" / "ill" / "1.png").write_bytes(b"no image")
     (scans / "scans" / "other").mkdir()
     (scans / "scans" / "other" / "1.png").write_bytes((scans / "scans" / "well" / "1.png").read_bytes())
     assert images(scans, arrays).labels.tolist() == [-1, -1, 1]
+    assert "some cast empty votes" in caplog.text  # the operator hears of it
     assert arrays.reads == 2
 
 

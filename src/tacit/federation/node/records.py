@@ -192,6 +192,7 @@ def _checked_images(file: NodeFile, person: str | None, strict: bool) -> dict[st
     if lost and strict:
         raise InvalidInput(f"{found.files[lost[0]]}: cannot be read as an image; remove or replace it")
     labels[lost] = UNSEEN
+    _require_usable(Records(samples, labels, None), file, strict)
     return {"samples": samples, "labels": labels}
 
 
