@@ -39,7 +39,7 @@ def read_mulan(path: str | Path) -> tuple[Named, Named]:
     ([[0.5], [2.0]], ('sad',), [[True], [False]])
     """
     path = Path(path)
-    labels = _label_names(path.with_name(f"{_PART.sub('', path.stem)}.xml"))
+    labels = _label_names(path.with_name(f"{_PART.sub('', path.name.partition('.arff')[0])}.xml"))
     with open_text(path) as file:
         lines = ((number, line.strip()) for number, line in enumerate(file, start=1))
         lines = ((number, line) for number, line in lines if line and not line.startswith("%"))

@@ -189,7 +189,8 @@ def read_data(
     ``.csv``, ``.tsv`` and ``.jsonl`` may be compressed (``.gz``, ``.xz``, ``.bz2``). In an npz file the samples are the
     array ``X``, or the one that is named: ``scans.npz:train_images``. An npy file's labels are in another one, which
     ``label`` names. A folder holds images, with one subfolder per class if they are ``labeled``. A published set is
-    named by its format and has labels of its own: ``svhn:train_32x32.mat``; those of ``mulan:yeast-train.arff`` are sets.
+    named by its format and has labels of its own: ``svhn:train_32x32.mat``, or sets of labels:
+    ``mulan:yeast-train.arff``.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "records.csv"
