@@ -1,6 +1,6 @@
 """Sets of labels: micro-F1 of the default beside a student without privacy and randomized response per label.
 
-Run: python benchmarks/multilabel.py --folder DATA [--data scene,yeast,codes] [--runs 5]
+Run: python benchmarks/multilabel.py --folder DATA [--data scene,yeast,codes] [--runs 5] [--kept]
 
 DATA/mulan has Mulan's scene and yeast, DATA/diabetes130 diabetic_data.csv; see the data sets' own pages. Of Mulan's
 sets the published training file is private, and of the published test file one half is public and one half the test.
@@ -247,7 +247,6 @@ PLAN, SUMS = "tacit.methods.class_sums.plan", "tacit.methods.class_sums.sets"
 # What the default consists of, each left out: parts of the package that are replaced, and options.
 PLAIN, RAW = ((f"{PLAN}.LARGEST_RADIUS", 0),), ((f"{SUMS}.label_frequencies", noisy_frequencies),)
 SWITCHES: Mapping[str, tuple[tuple[tuple[str, Any], ...], Mapping[str, Any]]] = {
-    "default": ((), {}),
     "default, thresholds half": ((), {"thresholds": "half"}),
     "default, thresholds frequency": ((), {"thresholds": "frequency"}),
     "default, sums not centered": (PLAIN, {}),
@@ -256,41 +255,30 @@ SWITCHES: Mapping[str, tuple[tuple[tuple[str, Any], ...], Mapping[str, Any]]] = 
     "votes": ((), {"method": "rknn"}),
     "votes, thresholds half (before)": ((), {"method": "rknn", "thresholds": "half"}),
 }
-ALWAYS = ("default", "votes, thresholds half (before)")
 
 
 def lines(parts: LabelSets) -> Iterator[tuple[str, str, float, Callable[[int], Mapping[str, Any]], bool]]:
     """Every line: what it is, its δ, its ε, how one run is measured, and whether runs differ."""
+    small, door = f"{DELTA:g}", partial(through_the_door, parts)
+    before = "votes, thresholds half (before)"
     for epsilon in EPSILONS:
-        for name, (patched, options) in SWITCHES.items():
-            if name not in ALWAYS and not parts.switched:
-                continue
-            run = partial(through_the_door, parts, epsilon, patched=patched, delta=DELTA, **options)
-            yield name, f"{DELTA:g}", epsilon, run, True
-        pure = {"default": {}, "class sums": {"method": "class_sums"}} | {
-            "votes, thresholds half (before)": {"method": "rknn", "thresholds": "half"}
-        }
-        for name, options in pure.items():
-            yield name, "0", epsilon, partial(through_the_door, parts, epsilon, **options), True
-        yield (
-            "randomized response per label, labels alone are protected",
-            "0",
-            epsilon,
-            partial(randomized_response, parts, epsilon),
-            True,
-        )
-    yield "default, hardly any noise", f"{DELTA:g}", MUCH, partial(through_the_door, parts, MUCH, delta=DELTA), True
+        yield "default", small, epsilon, partial(door, epsilon, delta=DELTA), True
+        yield "default", "0", epsilon, partial(door, epsilon), True
+        yield before, "0", epsilon, partial(door, epsilon, **SWITCHES[before][1]), True
+        response = partial(randomized_response, parts, epsilon)
+        yield "randomized response per label, labels alone are protected", "0", epsilon, response, True
+    yield "default, hardly any noise", small, MUCH, partial(door, MUCH, delta=DELTA), True
     for rule in ("f1", "half"):
-        yield (
-            f"no privacy: same student, true private labels, thresholds {rule}",
-            "",
-            np.inf,
-            partial(truth, parts, True, rule),
-            False,
-        )
+        name = f"no privacy: same student, true private labels, thresholds {rule}"
+        yield name, "", np.inf, partial(truth, parts, True, rule), False
     yield "same student, true public labels", "", np.inf, partial(truth, parts, False, "f1"), False
     everything = np.ones_like(parts.test[1])
     yield "ε = 0: every label, public knowledge alone", "", 0.0, lambda _: measured(parts.test[1], everything), False
+    for epsilon in EPSILONS if parts.switched else ():
+        for name, (patched, options) in SWITCHES.items():
+            run = partial(door, epsilon, patched=patched, delta=DELTA, **options)
+            yield name, small, epsilon, run, True
+        yield "class sums", "0", epsilon, partial(door, epsilon, method="class_sums"), True
 
 
 def main() -> None:
@@ -299,6 +287,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, required=True, help="one folder per data set")
     parser.add_argument("--data", default=",".join(SETS), help="names with commas between them")
     parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--kept", action="store_true", help="write what was measured so far, and measure nothing")
     given = parser.parse_args()
     memory, rows, begun = Memory(KEPT / "multilabel"), [], time.perf_counter()
     for name in given.data.split(","):
@@ -311,7 +300,10 @@ def main() -> None:
             runs = []
             for seed in range(given.runs if random else 1):
                 about = {"data": name, "line": line, "delta": delta, "ε": epsilon, "seed": seed, "code": code_version()}
-                runs.append(memory.recall(about, partial(measure, seed)))
+                if not given.kept or memory.kept(about) is not None:
+                    runs.append(memory.recall(about, partial(measure, seed)))
+            if not runs:
+                continue
             low, high = interval(runs)
             within = f"{100 * low:.1f} to {100 * high:.1f}"
             shown = "" if np.isinf(epsilon) else f"{epsilon:g}"

@@ -24,7 +24,6 @@ from numpy.typing import NDArray
 
 from tacit.core import Floats, Integers, InvalidInput
 from tacit.core.registry import find
-from tacit.core.samples import Named
 
 __all__ = [
     "FEMNIST_CLASSES",
@@ -178,11 +177,11 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
 class PublishedSamples:
     """Samples with the label of each, and the owner where the format names it.
 
-    Sets of labels are a table with one named column per label.
+    Sets of labels are a ``Named`` table with one column per label.
     """
 
-    samples: NDArray[Any] | Named
-    labels: NDArray[Any] | Named
+    samples: Any  # an array, or a Named table
+    labels: Any
     owners: NDArray[Any] | None = None
 
 

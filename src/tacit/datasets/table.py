@@ -41,7 +41,7 @@ class Table:
     source: str
     columns: tuple[str, ...]
     samples: NDArray[np.float64]
-    labels: NDArray[Any] | Named | None = None
+    labels: Any = None  # one per sample, or a Named table of sets
     persons: NDArray[Any] | None = None
     rows: RowNumbers = 0
     named: bool = False
