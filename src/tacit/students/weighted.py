@@ -195,7 +195,7 @@ def label_thresholds(
     [1, 1]
     """
     scores = chances if scores is None else scores
-    labels = chances.shape[1]
+    labels = int(chances.shape[1])
     if rule == "half":
         return (0.5,) * labels
     if rule == "f1":
