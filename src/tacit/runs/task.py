@@ -234,10 +234,9 @@ def read_nodes_task(
     files need none: nodes have arrays of the same shape.
     """
     kind, encoder = KINDS[given.recognized.kind], given.recognized.encoder
-    at_nodes = "not needed" if encoder is None else encoder.at_nodes
-    if at_nodes == "impossible":
-        raise InvalidInput("a sparse matrix has no columns that nodes could match: give a table, or run without nodes")
-    if at_nodes == "sent":
+    if isinstance(why_not := getattr(encoder, "why_not", None), str):
+        raise InvalidInput(why_not)
+    if encoder is not None and encoder.at_nodes == "sent":
         if not method.encodes:
             raise InvalidInput(
                 f"the public samples are {kind}, and over nodes {method.name} takes numbers: choose auto, rknn or "
