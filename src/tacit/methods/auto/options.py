@@ -19,7 +19,8 @@ __all__ = ["Auto"]
 class Auto:
     """The default method, which chooses its questions from public samples and earlier releases.
 
-    For tables, texts and embeddings it asks for class sums. For images it first asks for votes on clusters. If these
+    For tables, texts, embeddings, and photographs that a pretrained network encodes it asks for class sums. For other
+    images it first asks for votes on clusters. If these
     are nearly pure, more votes follow in the feature space of a network trained on them. Otherwise class sums of the
     images' gradients follow; then, where noise leaves enough of them, the gradient of the regression that follows from
     them, and else sums of such a network's features. ``releases`` fixes votes or sums. For sets of labels it asks for
@@ -64,6 +65,11 @@ class Auto:
 
         one = least_prices(epsilon, delta) + ([[least_gaussian(epsilon, delta)]] if delta > 0 else [])
         return one + divided_prices(epsilon, delta)
+
+    @property
+    def photographs(self) -> bool:
+        """Whether images in color are encoded by a pretrained network: not for a student that is to see images."""
+        return isinstance(self.student, str) and self.student == "auto" and self.releases != "votes"
 
     @property
     def trust_over_nodes(self) -> str:
