@@ -1,5 +1,6 @@
 """What is done with a saved run: shown, used on new files, taken elsewhere; and wrong uses of all of it."""
 
+import contextlib
 import json
 import os
 import re
@@ -258,6 +259,10 @@ def test_a_mixed_table_is_predicted_and_exported_with_its_encoder(here, capsys, 
     card = Path("model/MODEL_CARD.md").read_text()
     assert "read_encoder" in card
     assert "numbers, as `encoder.tacit` makes them of the columns" in card
+    with contextlib.chdir("model"):
+        seen = {"samples": pytest.importorskip("pandas", reason="pandas is not installed").read_csv("../plain.csv")}
+        exec(card.split("```python\n")[1].split("```")[0], seen)
+    np.testing.assert_array_equal(seen["labels"], tacit.load("mixed").student.predict("plain.csv"))
     assert run("predict", "mixed", "new.csv", "--out", "no.csv") == 2
     assert "missing age, sex" in capsys.readouterr().err
     assert run("report", "mixed", "--out", "mixed.html") == 0

@@ -1,4 +1,4 @@
-"""A run in MLflow: what is logged, and what is not; first by a stand-in, which needs no package, then by MLflow itself."""
+"""A run in MLflow: what is logged and what is not, by a stand-in that needs no package, and then by MLflow itself."""
 
 import json
 import os
@@ -126,7 +126,7 @@ def test_mlflow_itself_has_the_run_and_its_files(folder, tmp_path):
         env=os.environ | {"MLFLOW_TRACKING_URI": store, "MLFLOW_DISABLE_TELEMETRY": "true"},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    shown, found = done.stdout.rpartition("{\"id\"")[0], json.loads(done.stdout.splitlines()[-1])
+    shown, found = done.stdout.rpartition('{"id"')[0], json.loads(done.stdout.splitlines()[-1])
     assert found["id"] in shown
     assert (found["name"], found["status"]) == ("first", "FINISHED")
     assert (found["params"]["method"], found["params"]["recipe.options.neighbors"]) == ("rknn", "1")

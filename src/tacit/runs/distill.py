@@ -34,6 +34,7 @@ from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
 from tacit.runs.streams import read_stream_task, record_source, require_streamable, streaming
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
+from tacit.students.registry import student_name
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]
@@ -228,6 +229,7 @@ def _finished(
         "asked": {"delta": float(task.delta)} | ({} if task.epsilon is None else {"epsilon": float(task.epsilon)}),
         **job.recipe,
         **outcome.recipe,
+        "student": student_name(outcome.student),
         "public_samples": len(task.public),
         "features": int(task.public[0].size),
         "data_kind": recognized.kind,
