@@ -135,7 +135,9 @@ def distill(
     payers: Payers = []
     timing = PublicTiming()
     with streaming(source, engine) as stream:
-        given = read_given(private if stream is None else None, public, data, holders, exchange is not None)
+        given = read_given(
+            private if stream is None else None, public, data, holders, exchange is not None, observer.data
+        )
         if stream is not None:
             task, features = read_stream_task(stream, given, terms)
         elif exchange is not None:
@@ -176,7 +178,6 @@ def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recogni
     if task.nodes is None:
         refuse_masked(chosen, task.trust)
     blocks = {} if recognized.encoder is None else recognized.encoder.blocks
-    task.observer.data(recognized.lines)
     job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)
     for doubt in (*job.doubts, *_large_delta(job, task)):
         warn_user(doubt)

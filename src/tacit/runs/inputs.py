@@ -10,7 +10,7 @@ whether a record is among the public samples is what a guarantee has to hide.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -88,10 +88,12 @@ def read_given(
     data: Data | None = None,
     holders: Any = 1,  # noqa: ANN401
     nodes: bool = False,
+    seen: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> GivenData:
     """The inputs as numbers; ``persons`` and ``holders`` may name columns of the private table.
 
-    An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights.
+    An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights. ``seen`` gets
+    the recognized kind of the public samples before they are encoded, which may take minutes.
 
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
     >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
@@ -105,6 +107,7 @@ def read_given(
         public = opened = opened.take([name for name in opened.columns if name != data.persons])
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
     found = recognize(opened, data.kind, text, tuple(data.categories), False if nodes else None)
+    seen(found.lines)
     raw: list[Any] = []
     persons, test = data.persons, data.test
     columns = tuple(each if isinstance(each, str) else None for each in (persons, holders))
