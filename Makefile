@@ -56,7 +56,7 @@ quick: $(STAMP)  ## lint, and the tests and examples beside what changed since m
 browser: $(STAMP)  ## the report and the live view in real Chromium, which is installed where that can be done
 	command -v chromedriver >/dev/null || (command -v apt-get >/dev/null && test "$$(id -u)" = 0 && apt-get update -qq && \
 	  apt-get install -y -qq chromium chromium-driver) || echo "no Chromium: apt-get install chromium chromium-driver"
-	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/report/test_page_browser.py tests/ui/test_ui_browser.py
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -rs tests/report/test_page_browser.py tests/ui/test_service_browser.py
 
 slow: $(STAMP)  ## every fault at every step on real processes; about an hour
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -m slow tests

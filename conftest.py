@@ -16,6 +16,8 @@ import tempfile
 from importlib.util import find_spec
 from pathlib import Path
 
+# Looks for the owners of random generators when imported, and does not find them once they are frozen (below).
+import hypothesis  # noqa: F401
 import pytest
 
 # Nodes' programs are started from their folders, so a place that runs none will not do.

@@ -25,6 +25,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import tacit
+from experiments.charts import draw_rows
 from experiments.default_grid import cells
 from experiments.development import SETS, DevelopmentSet, read_set
 from experiments.kept_encodings import keep_encodings
@@ -34,7 +35,6 @@ from experiments.table import Result, Row, write_result
 from tacit.core import TacitWarning
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
-from tacit.report.charts import draw_rows
 from tacit.students.averaged import AveragedStudent, StoredNetwork, network_of
 
 HERE = Path(__file__).parent

@@ -9,8 +9,8 @@ import argparse
 import time
 from pathlib import Path
 
-from experiments.theory import amplification, central_label_error, local_error, shuffled_messages
-from tacit.report.charts import write_chart
+from experiments.charts import write_chart
+from experiments.theory import amplification, central_label_error, count_error, local_error, shuffled_messages
 
 
 def main() -> None:
@@ -18,7 +18,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path, default=Path(__file__).parent.parent / "docs" / "results")
     folder = parser.parse_args().folder
-    for chart in (local_error, central_label_error, amplification, shuffled_messages):
+    for chart in (local_error, count_error, central_label_error, amplification, shuffled_messages):
         start = time.perf_counter()
         picture, _ = write_chart(chart(), folder)
         print(f"{picture.name:28} {picture.stat().st_size / 1000:5.0f} kB  {time.perf_counter() - start:6.1f} s")

@@ -37,7 +37,7 @@ PARTS = {
         *("Pure", "Approximate", "Gaussian", "DiscreteGaussian", "RandomizedResponse", "Subsampled", "Repeated"),
     ],
     "Accounting": ["total", "least_total"],
-    "Ledgers": ["open_ledger", "SqliteLedger", "Ceiling"],
+    "Ledgers": ["open_ledger", "Ceiling"],
     "Data": ["digits", "read_published"],
     "Errors": ["TacitError", "InvalidInput", "BudgetExceeded", "LedgerError", "TacitWarning"],
 }

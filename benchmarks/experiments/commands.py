@@ -86,9 +86,9 @@ def rknn(
 
     Example: tacit bench rknn --data mnist --folder data/mnist --figure table1,mechanisms
     """
+    from experiments.charts import draw_rows
     from experiments.rknn import FIGURES
     from experiments.rknn_runs import Bench
-    from tacit.report.charts import draw_rows
 
     figures = _chosen(figure, FIGURES)
     bench = Bench.open(data, folder, cache, runs, _tell, kept)
@@ -147,10 +147,10 @@ def fedmd(
 
     Example: tacit bench fedmd --data fashion --folder data --figure subsets,partitions
     """
+    from experiments.charts import draw_rows
     from experiments.fedmd import FedBench
     from experiments.fedmd_figures import FIGURES
     from experiments.fedmd_theory import COMPUTED
-    from tacit.report.charts import draw_rows
 
     figures, bench = _chosen(figure, [*FIGURES, *COMPUTED]), None
     if any(each in FIGURES for each in figures):

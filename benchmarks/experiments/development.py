@@ -178,11 +178,15 @@ def _ag_news(folder: Path) -> DevelopmentSet:
     return _texts("ag-news", *read("train.csv"), (7000, 3000), read("test.csv"))
 
 
-def _medical_abstracts(folder: Path) -> DevelopmentSet:
+def medical_abstracts(folder: Path) -> tuple[list[str], list[str]]:
+    """The texts and the labels of ``medical_abstracts.csv``."""
     with (folder / "medical_abstracts.csv").open(newline="", encoding="utf-8") as lines:
         rows = list(csv.DictReader(lines))
-    texts, labels = [row["medical_abstract"] for row in rows], [row["condition_label"] for row in rows]
-    return _texts("medical-abstracts", texts, labels, (1444, 722), None)
+    return [row["medical_abstract"] for row in rows], [row["condition_label"] for row in rows]
+
+
+def _medical_abstracts(folder: Path) -> DevelopmentSet:
+    return _texts("medical-abstracts", *medical_abstracts(folder), (1444, 722), None)
 
 
 def _ohsumed(folder: Path) -> DevelopmentSet:

@@ -6,14 +6,25 @@ computed with k = 18, and an ε beside a δ that stays the same for every ε say
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from fractions import Fraction
 
+from tacit.accounting.calibrate import gaussian_sigma
 from tacit.core import InvalidInput
+from tacit.core.rational import Number, exact, positive
 from tacit.mechanisms.central.sampling import SubsetSample
-from tacit.methods.fedmd.plan import gaussian_needed
 from tacit.methods.fedmd.wire import PredictionForm
 
-__all__ = ["PRINTED", "PrintedRow", "curves_over_parties", "curves_over_subsets", "table_two"]
+__all__ = [
+    "PRINTED",
+    "PrintedRow",
+    "curves_over_parties",
+    "curves_over_subsets",
+    "gaussian_needed",
+    "laplace_needed",
+    "table_two",
+]
 
 
 @dataclass(frozen=True)
@@ -115,3 +126,26 @@ def curves_over_parties(
             }
         )
     return rows
+
+
+def laplace_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number) -> float:
+    """The Laplace scale, in units of the prediction, with which all queries of all rounds together cost ε.
+
+    >>> laplace_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1)
+    200000.0
+    """
+    unit = 1 if form.kind == "argmax" else form.grid
+    return float(Fraction(int(form.sensitivity(queries).l1) * rounds, unit) / positive(epsilon, "epsilon"))
+
+
+def gaussian_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number, delta: Number) -> float:
+    """The Gaussian standard deviation, in units of the prediction, for (ε, δ) over all queries of all rounds.
+
+    All releases together are one Gaussian mechanism whose L2 sensitivity grows with the square root of their number.
+
+    >>> round(gaussian_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1, delta=1e-5))
+    1668
+    """
+    unit = 1 if form.kind == "argmax" else form.grid
+    distance = math.sqrt(form.sensitivity(queries).l2_squared * rounds) / unit
+    return distance * gaussian_sigma(epsilon, exact(delta, "delta"))

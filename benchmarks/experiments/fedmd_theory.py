@@ -5,9 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
-from experiments.fedmd_published import curves_over_parties, curves_over_subsets, table_two
+from experiments.fedmd_published import (
+    curves_over_parties,
+    curves_over_subsets,
+    gaussian_needed,
+    laplace_needed,
+    table_two,
+)
 from experiments.table import Result, Row
-from tacit.methods.fedmd.plan import gaussian_needed, laplace_needed
 from tacit.methods.fedmd.wire import PredictionForm
 from tacit.report.charts import Chart, Panel
 

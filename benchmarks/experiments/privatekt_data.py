@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from experiments.development import medical_abstracts
 from tacit.datasets.mnist import medmnist, mnist
-from tacit.datasets.published import Parts, medical_abstracts, rows_of, split
+from tacit.datasets.published import Parts, rows_of, split
 from tacit.datasets.tables import row_marks
 from tacit.methods.encoding import EncodedCache
 from tacit.methods.privatekt.options import Learning, Teaching
@@ -65,7 +66,8 @@ def _pneumonia(folder: Path, cache: Path) -> Parts:
 def _text(folder: Path, cache: Path) -> Parts:
     from tacit.representations.torch_minilm import TextFeatures
 
-    texts, labels = medical_abstracts(folder)
+    words, names = medical_abstracts(folder)
+    texts, labels = np.array(words), np.array(names, dtype=np.int64)
     encoded = EncodedCache(cache / "encoded").encode(TextFeatures(TOKENS), texts)
     letters = split("medical-abstracts privatekt", len(labels), {"test": TESTED, "private": len(labels) - TESTED})
     known, test = rows_of(letters, "private"), rows_of(letters, "test")

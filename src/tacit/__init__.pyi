@@ -25,7 +25,6 @@ from tacit.datasets.published import read_published as read_published
 from tacit.engines.engine import Engine as Engine
 from tacit.engines.source import RecordSource as RecordSource
 from tacit.ledger import open_ledger as open_ledger
-from tacit.ledger.sqlite import SqliteLedger as SqliteLedger
 from tacit.methods.auto.options import Auto as Auto
 from tacit.methods.class_sums.options import ClassSums as ClassSums
 from tacit.methods.fedmd.models import Schedule as Schedule

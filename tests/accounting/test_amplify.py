@@ -1,9 +1,7 @@
 import itertools
 import math
 from collections import Counter
-from fractions import Fraction
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,16 +10,11 @@ from tacit.accounting.amplify import (
     CLOSED,
     PROVEN,
     AmplificationBound,
-    Amplified,
     Clones,
     amplified_epsilon,
-    collision_variation,
     largest_local_epsilon,
-    response_variation,
-    tightest,
 )
 from tacit.core.errors import InvalidInput
-from tacit.core.spend import Approximate
 
 
 def shuffled(inputs, keep, classes):
@@ -63,7 +56,7 @@ def test_enumeration_refutes_the_variation_ratio():
     # Five messages of three-way randomized response, the others' inputs all like the victim's first one.
     local, epsilon = 2.0, 1.8
     growth = math.exp(local)
-    keep, share = growth / (growth + 2), response_variation(local, 3) / (growth - 1)
+    keep, share = growth / (growth + 2), 1 / (growth + 2)
     published = Clones(4, 2 * share, share * growth, share).delta(epsilon)
     here, there = shuffled((0, 0, 0, 0, 0), keep, 3), shuffled((1, 0, 0, 0, 0), keep, 3)
     truth = sum(max(0.0, here[seen] - math.exp(epsilon) * there[seen]) for seen in here)
@@ -124,18 +117,15 @@ def test_numeric_bounds_are_monotone_and_never_above_the_local_epsilon(messages,
 
 @settings(max_examples=10, deadline=None)
 @given(st.integers(1, 100_000), st.floats(0.05, 6), st.floats(1e-9, 1e-2))
-def test_the_tightest_is_the_smallest_that_holds(messages, local, delta):
-    found = tightest(messages, local, delta)
+def test_the_numeric_bound_of_2022_is_the_smallest(messages, local, delta):
+    numeric = amplified_epsilon(AmplificationBound.NUMERIC_2022, messages, local, delta)
     for bound in PROVEN:
         try:
             other = amplified_epsilon(bound, messages, local, delta)
         except InvalidInput:
             assert bound in CLOSED
         else:
-            assert found.epsilon <= other + 2e-9
-    assert found.bound in PROVEN
-    assert found.epsilon >= amplified_epsilon(found.bound, messages, local, delta)
-    assert found.spend == Approximate(found.epsilon, found.delta)
+            assert numeric <= other + 2e-9
 
 
 @settings(max_examples=10, deadline=None)
@@ -148,17 +138,6 @@ def test_the_largest_local_epsilon_meets_its_target(messages, epsilon, delta, bo
     assert amplified_epsilon(bound, messages, local, delta) <= epsilon + 1e-8
     if bound not in CLOSED:
         assert amplified_epsilon(bound, messages, float(local) * 1.001, delta) > epsilon
-
-
-def test_collision_matches_its_messages():
-    # c = 2 of l = 9 values are kept with weight e^ε: the chance of those two against l − c others.
-    growth, items, length = math.e, 2, 9
-    normal = items * growth + length - items
-    here = np.array([growth, growth, *[1] * 7]) / normal
-    there = np.array([1, 1, growth, growth, *[1] * 5]) / normal
-    assert collision_variation(1.0, items, length) == pytest.approx(np.abs(here - there).sum() / 2)
-    keep, other = growth / (growth + 9), 1 / (growth + 9)
-    assert response_variation(1.0, 10) == pytest.approx(keep - other)
 
 
 @pytest.mark.parametrize(
@@ -183,15 +162,12 @@ def test_collision_matches_its_messages():
         (lambda: amplified_epsilon(AmplificationBound.NUMERIC_2022, 10, 1, 1), r"delta must be in \(0, 1\)"),
         (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6), "needs variation"),
         (lambda: amplified_epsilon(AmplificationBound.VARIATION, 10, 1, 1e-6, 0.9), r"variation must be in \(0, 0\.46"),
-        (lambda: tightest(10, -1, 1e-6), "local_epsilon must be above 0"),
         (lambda: largest_local_epsilon(10, 0, 1e-6), "epsilon must be above 0"),
         (lambda: largest_local_epsilon(10, 60, 1e-6), r"epsilon must be in \(0, 50\)"),
         (
             lambda: largest_local_epsilon(10, 1, 1e-6, AmplificationBound.VARIATION),
             "bound must be one of the proven ones",
         ),
-        (lambda: response_variation(1.0, 1), "classes must be at least 2"),
-        (lambda: collision_variation(1.0, 4, 4), "items must be at least 1 and below the length 4"),
         (lambda: Clones(-1, 0.5, 0.6, 0.4), "others must be at least 0"),
         (lambda: Clones(5, 1.5, 0.6, 0.4), r"clone must be in \[0, 1\)"),
         (lambda: Clones(5, 0.5, 0.4, 0.6), "left and right must be"),
@@ -204,6 +180,3 @@ def test_ranges_are_named(call, message):
 
 def test_one_message_is_not_hidden():
     assert amplified_epsilon(AmplificationBound.NUMERIC_2022, 1, 1, 1e-6) == pytest.approx(1, abs=1e-5)
-    assert tightest(1, 1, 1e-6) == Amplified(
-        tightest(1, 1, 1e-6).epsilon, Fraction(1, 10**6), AmplificationBound.NUMERIC_2021
-    )

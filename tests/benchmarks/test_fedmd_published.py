@@ -5,7 +5,15 @@ from itertools import pairwise
 
 import pytest
 
-from experiments.fedmd_published import PRINTED, curves_over_parties, curves_over_subsets, table_two
+from experiments.fedmd_published import (
+    PRINTED,
+    curves_over_parties,
+    curves_over_subsets,
+    gaussian_needed,
+    laplace_needed,
+    table_two,
+)
+from tacit.methods.fedmd.wire import PredictionForm
 
 # (n, k, ε in natural logarithm, ε as it is printed, δ): section 9 of the reference page.
 GOLDEN = [
@@ -48,3 +56,11 @@ def test_privacy_curves():
     assert all(a["delta"] < b["delta"] for a, b in pairwise(over))
     # The paper's point, 10⁴ to 10⁷: that much noise on a probability leaves nothing of it.
     assert all(10**4 < row["sigma of FedMD-LDP"] < 10**7 for row in over + curves_over_parties(28_800))
+
+
+def test_noise_that_predictions_need():
+    form = PredictionForm("softmax", 6)
+    assert laplace_needed(form, 5000, 20, 1) == 2 * 5000 * 20
+    assert gaussian_needed(form, 5000, 20, 1, 1e-5) == pytest.approx(math.sqrt(2e5) * 3.730631635, rel=1e-6)
+    # Four times the queries need twice the Gaussian noise.
+    assert gaussian_needed(form, 5000, 20, 1, 1e-5) == pytest.approx(2 * gaussian_needed(form, 1250, 20, 1, 1e-5))

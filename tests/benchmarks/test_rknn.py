@@ -16,7 +16,7 @@ from experiments.rknn import FIGURES
 from experiments.rknn_runs import Bench, Mapped, properties_of
 from experiments.table import Result, Row, shown, write_result
 from tacit.core.errors import InvalidInput
-from tacit.datasets.published import digits, rows_of, split, write_split
+from tacit.datasets.published import digits, rows_of, split
 from tacit.representations.scaled import Identity
 from tacit.students.weighted import logistic
 
@@ -138,15 +138,11 @@ def test_every_recipe_names_budgets_that_can_be_split():
             assert rounds.shares is None or len(rounds.shares) == len(rounds.queries)
 
 
-def test_splits_are_disjoint_whole_and_never_change(tmp_path):
+def test_splits_are_disjoint_and_whole():
     letters = split("toy", 50, {"private": 20, "public": 20, "test": 10})
     rows = [rows_of(letters, part) for part in ("private", "public", "test")]
     assert [len(each) for each in rows] == [20, 20, 10]
     assert sorted(np.concatenate(rows)) == list(range(50))
-    write_split(letters, tmp_path / "toy.txt")
-    write_split(letters, tmp_path / "toy.txt")
-    with pytest.raises(InvalidInput, match="never change"):
-        write_split(letters[::-1], tmp_path / "toy.txt")
 
 
 @pytest.mark.parametrize("sizes", [{"public": 3, "test": 8}, {"public": 10, "test": 0}, {"mine": 10}])

@@ -4,9 +4,10 @@ from fractions import Fraction
 
 import pytest
 
+from experiments.charts import write_chart
 from experiments.theory import amplification, central_label_error, local_error, shuffled_messages
 from tacit.core.errors import InvalidInput
-from tacit.report.charts import Chart, Panel, write_chart
+from tacit.report.charts import Chart, Panel
 
 
 def test_local_error_is_that_of_the_paper_and_its_bias_is_shown():
@@ -58,7 +59,7 @@ def test_a_chart_is_written_small_and_the_same_every_time(tmp_path):
     assert picture.read_bytes()[:4] == b"\x89PNG"
     assert picture.stat().st_size < 100_000
     read = json.loads(numbers.read_text(encoding="utf-8"))
-    assert read == chart.to_json()
+    assert (read["name"], read["settings"]) == ("example", {"delta": 1e-6})
     assert read["panels"][0]["curves"]["with a gap"] == [None, 0.5, 0.25]
 
 

@@ -70,7 +70,7 @@ def test_a_key_is_never_replaced(study, capsys):
         (("init", "x", "--service", "shuffler"), "--service needs --coordinator and --peers"),
         (("node", "nowhere.toml"), "cannot read nowhere.toml"),
         (("coordinator", "nowhere"), "not a coordinator's folder"),
-        (("status", "nowhere.toml"), "cannot be read"),
+        (("status", "nowhere.toml"), "cannot read nowhere.toml"),
         (("shuffler", "nowhere.toml"), "cannot read nowhere.toml"),
         (("curator", "nowhere.toml"), "cannot read nowhere.toml"),
         (("demo", "--trust", "blind"), "trust must be one of local, masked, shuffle"),

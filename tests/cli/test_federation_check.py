@@ -219,7 +219,7 @@ def test_a_job_and_a_service_are_checked(study, north, tmp_path, capsys):
     assert "1 check failed" in said
 
 
-@pytest.mark.parametrize(("content", "said"), [(None, "cannot be read"), ("x = [", "not valid TOML")])
+@pytest.mark.parametrize(("content", "said"), [(None, "cannot read"), ("x = [", "not valid TOML")])
 def test_what_is_no_file_of_settings_is_wrong_use(tmp_path, content, said, capsys):
     if content is not None:
         (tmp_path / "x.toml").write_text(content)

@@ -11,7 +11,7 @@ from scipy.io import savemat
 from tacit.core.errors import InvalidInput
 from tacit.datasets.color_images import read_cifar100
 from tacit.datasets.mnist import find_idx, read_emnist_idx, read_emnist_mat, read_idx
-from tacit.datasets.published import FEMNIST_CLASSES, read_leaf, read_published
+from tacit.datasets.published import read_leaf, read_published
 
 
 def write_idx(path, array, code=8, squeeze=False):
@@ -140,9 +140,6 @@ def test_leaf_files_of_a_folder(tmp_path):
     assert found.samples.tolist() == [[1.0, 0.5], [0.0, 1.0], [0.25, 0.25]]
     assert found.labels.tolist() == [36, 1, 41]
     assert found.owners.tolist() == ["f0", "f0", "f1"]
-    # Letters a to f, as the FedMD-NFDP paper takes them.
-    letters = found.of_classes(np.array([FEMNIST_CLASSES.index(letter) for letter in "abcdef"]))
-    assert letters.owners.tolist() == ["f0", "f1"]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,10 @@
-"""PneumoniaMNIST and medical abstracts in their publishers' formats, from small files that are written here."""
+"""PneumoniaMNIST in its publisher's format, from small files that are written here."""
 
 import numpy as np
 import pytest
 
 from tacit.core.errors import InvalidInput
 from tacit.datasets.mnist import medmnist
-from tacit.datasets.published import medical_abstracts
 
 
 def arrays(**changes):
@@ -39,25 +38,3 @@ def test_another_format_is_refused(tmp_path):
     (tmp_path / "pneumoniamnist.npz").write_text("no archive")
     with pytest.raises(InvalidInput, match="not in MedMNIST's format"):
         medmnist(tmp_path)
-
-
-def test_abstracts_are_read_with_commas_and_line_breaks(tmp_path):
-    (tmp_path / "medical_abstracts.csv").write_text(
-        'condition_label,medical_abstract\n3,"Sleep, apnea.\nTwo lines."\n1,Short.\n', encoding="utf-8"
-    )
-    texts, labels = medical_abstracts(tmp_path)
-    assert (texts.tolist(), labels.tolist()) == (["Sleep, apnea.\nTwo lines.", "Short."], [3, 1])
-
-
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [
-        ("label,text\n1,a\n", "needs columns condition_label"),
-        ("condition_label,medical_abstract\nx,a\n", "needs columns condition_label"),
-        ("condition_label,medical_abstract\n", "has no rows"),
-    ],
-)
-def test_other_files_are_refused(tmp_path, text, said):
-    (tmp_path / "some.csv").write_text(text, encoding="utf-8")
-    with pytest.raises(InvalidInput, match=said):
-        medical_abstracts(tmp_path)

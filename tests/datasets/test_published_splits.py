@@ -1,9 +1,9 @@
-"""Published splits: what cannot be one is refused, and a file that is there is never changed."""
+"""Splits: what cannot be one is refused."""
 
 import pytest
 
 from tacit.core.errors import InvalidInput
-from tacit.datasets.published import split, write_split
+from tacit.datasets.published import split
 
 
 @pytest.mark.parametrize(
@@ -17,12 +17,3 @@ from tacit.datasets.published import split, write_split
 def test_parts_that_are_none_or_do_not_add_up_are_refused(sizes, said):
     with pytest.raises(InvalidInput, match=said):
         split("toy", 10, sizes)
-
-
-def test_a_published_split_never_changes(tmp_path):
-    file = tmp_path / "splits" / "toy.txt"
-    write_split("put" * 50, file)
-    assert [len(line) for line in file.read_text().splitlines()] == [100, 50]
-    write_split("put" * 50, file)
-    with pytest.raises(InvalidInput, match="published splits never change"):
-        write_split("tup" * 50, file)

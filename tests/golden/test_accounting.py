@@ -14,7 +14,7 @@ from tacit.accounting.pate import gaussian_divergence, gaussian_log_error, lapla
 from tacit.accounting.planned import pld_epsilon
 from tacit.core.account import Rule
 from tacit.core.spend import Composed, Gaussian, Pure, RandomizedResponse, Repeated, Subsampled
-from tests.accounting.published import classic_rdp_epsilon, classic_zcdp_epsilon, pure_rho
+from tests.accounting.published import classic_rdp_epsilon, classic_zcdp_epsilon, pure_rho, zcdp_epsilon
 
 DELTA = Fraction(1, 10**5)
 VOTES = [200, 30, 10, 5, 5, 0, 0, 0, 0, 0]
@@ -31,14 +31,14 @@ def test_gaussian_noise_for_one_and_1e_5(sensitivity, sigma):
 
 def test_concentrated_privacy_of_one_and_1e_5():
     assert rdp.rho_of(1.0, 1e-5) == close(0.030556595, 8)
-    assert rdp.epsilon_of(0.030556595, 1e-5) == close(1.0, 8)
+    assert zcdp_epsilon(0.030556595, 1e-5) == close(1.0, 8)
 
 
 def test_laplace_noisy_max_of_a_thousand_queries():
     # The published figures take ρ = ε²/2 for each query at ε = 2γ, and the best real order.
     rho = 1000 * pure_rho(2 * 0.05)
     assert classic_zcdp_epsilon(rho, 1e-5) == close(20.174271)
-    assert rdp.epsilon_of(rho, 1e-5) == close(19.047260)
+    assert zcdp_epsilon(rho, 1e-5) == close(19.047260)
     # The curve of randomized response is tighter than ρ = ε²/2, and the exact composition tighter still.
     curve = rdp.curve(parts_of([Repeated(Pure("0.1"), 1000)]))
     assert rdp.improved_epsilon(curve, 1e-5) == close(18.965992)
@@ -49,7 +49,7 @@ def test_confident_gaussian_noisy_max():
     # The screening count moves by 1; an answered vote moves two counts, so L2 = √2.
     rho = 640 / (2 * 150**2) + 286 * 2 / (2 * 40**2)
     assert classic_zcdp_epsilon(rho, 1e-5) == close(3.174029)
-    assert rdp.epsilon_of(rho, 1e-5) == close(2.757885)
+    assert zcdp_epsilon(rho, 1e-5) == close(2.757885)
     screened = Composed(Repeated(Gaussian(150), 640), Repeated(Gaussian(40 / math.sqrt(2)), 286))
     curve = rdp.curve(parts_of([screened]))
     assert rdp.improved_epsilon(curve, 1e-5) == close(2.757887, 6)

@@ -5,11 +5,8 @@ import pytest
 
 from tacit.mechanisms.accuracy import (
     argmax_pmf,
-    collision_count_error,
     error_probability,
     gap_needed,
-    laplace_count_error,
-    randomized_response_count_error,
 )
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.sampling import SubsetSample
@@ -56,26 +53,6 @@ def test_gap_needed_for_ten_labels(selection, one_percent, one_permille):
 
 def test_variance_of_the_discrete_laplace():
     assert DiscreteLaplaceNoise(2, 2).variance == pytest.approx(7.835396178, abs=6e-10)
-
-
-@pytest.mark.parametrize(
-    ("parameters", "published", "exact"),
-    [((10, 1, 1, 0.1, 0.05), 105.966347, 105.506878), ((50, 2, 2, 1, 0.01), 68.137546, 68.098182)],
-)
-def test_laplace_count_error(parameters, published, exact):
-    assert laplace_count_error(*parameters) == pytest.approx((published, exact), abs=6e-7)
-
-
-@pytest.mark.parametrize(
-    ("records", "epsilon", "eta"),
-    [(1000, 1, 224.976849), (60_000, 0.4, 4252.649582)],
-)
-def test_randomized_response_count_error(records, epsilon, eta):
-    assert randomized_response_count_error(records, 10, epsilon, 0.05) == pytest.approx(eta, abs=6e-7)
-
-
-def test_collision_count_error():
-    assert collision_count_error(1000, 10, 1, 0.05, length=4) == pytest.approx(251.591724, abs=6e-7)
 
 
 @pytest.mark.parametrize(

@@ -92,9 +92,6 @@ CLOSED = {
     "mechanisms audit/auditor.py: Target": "an audit is of privacy or of estimates",
     "mechanisms audit/auditor.py: Estimator": "an audit is of privacy or of estimates",
     "mechanisms audit/mutants.py: Target": "an assertion for the type checker",
-    "encoders runs/task.py: Components": "what nodes can be told of an encoder: the columns, the texts, or nothing",
-    "encoders runs/task.py: TableEncoder": "what nodes can be told of an encoder: the columns, the texts, or nothing",
-    "encoders runs/task.py: TextEncoder": "what nodes can be told of an encoder: the columns, the texts, or nothing",
     "methods/fedmd runs/folders.py: Exposure": "a statement is a guarantee or an exposure, and no part adds a third",
 }
 # Torch's classes of the same names.

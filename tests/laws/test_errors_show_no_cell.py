@@ -18,7 +18,7 @@ from tacit.cli import main
 from tacit.core.errors import InvalidInput, TacitError
 from tacit.datasets.color_images import read_cifar10, read_cifar100, read_svhn
 from tacit.datasets.mnist import medmnist, mnist, read_emnist_idx, read_emnist_mat, read_idx
-from tacit.datasets.published import medical_abstracts, read_leaf
+from tacit.datasets.published import read_leaf
 from tacit.datasets.table import class_indices
 from tacit.datasets.tables import read_table
 from tacit.private.records import Private, Records, require_usable
@@ -158,11 +158,6 @@ def _medmnist(folder, labels):
     return medmnist(folder)
 
 
-def _abstracts(folder, text):
-    (folder / "a.csv").write_text(text)
-    return medical_abstracts(folder)
-
-
 LOADERS = {
     "npz: large": lambda f: _npz(f, X=np.array([[1.0, LARGE]]), y=np.array(["ill"])),
     "npz: nan": lambda f: _npz(f, X=np.array([[LABEL, np.nan]]), y=np.array([TEXT])),
@@ -199,8 +194,6 @@ LOADERS = {
     "leaf: other keys": lambda f: read_leaf(_bytes(f, "a.json", b'{"users": ["SENTINEL"], "num_samples": [1]}')),
     "medmnist: text": lambda f: _medmnist(f, np.array([TEXT, TEXT])),
     "medmnist: objects": lambda f: _medmnist(f, np.array([TEXT, None], dtype=object)),
-    "abstracts: a label": lambda f: _abstracts(f, "condition_label,medical_abstract\nSENTINEL,SENTINEL2\n"),
-    "abstracts: no label": lambda f: _abstracts(f, "SENTINEL,medical_abstract\n1,SENTINEL\n"),
 }
 
 

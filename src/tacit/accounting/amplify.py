@@ -1,7 +1,7 @@
 """Privacy amplification by shuffling: the (ε, δ) of n local ε₀-DP messages after a shuffler has permuted them.
 
 Adjacency is replace-one, one message per record, and the shuffler is trusted. Four bounds are proven for every local
-randomizer; ``tightest`` takes the smallest and names it. E₀ stands for e^ε₀.
+randomizer. E₀ stands for e^ε₀.
 
     closed form (2021)       log(1 + (E₀−1)/(E₀+1)·(8√(E₀ log(4/δ)/n) + 8E₀/n)),   ε₀ ≤ log(n/(16 log(2/δ)))
     closed form (2022)       log(1 + (E₀−1)(4√(2 log(4/δ)/((E₀+1)n)) + 4/n)),      ε₀ ≤ log(n/(8 log(2/δ)) − 1)
@@ -50,19 +50,15 @@ from functools import lru_cache
 
 import numpy as np
 
-from tacit.core import Approximate, InvalidInput, Number, Reals, bisect, exact, positive, rounded_down, rounded_up
+from tacit.core import InvalidInput, Number, Reals, bisect, exact, positive, rounded_down
 
 __all__ = [
     "CLOSED",
     "PROVEN",
     "AmplificationBound",
-    "Amplified",
     "Clones",
     "amplified_epsilon",
-    "collision_variation",
     "largest_local_epsilon",
-    "response_variation",
-    "tightest",
 ]
 
 
@@ -165,46 +161,6 @@ CLOSED = (AmplificationBound.CLOSED_2021, AmplificationBound.CLOSED_2022)
 PROVEN = (*CLOSED, AmplificationBound.NUMERIC_2021, AmplificationBound.NUMERIC_2022)
 
 
-@dataclass(frozen=True)
-class Amplified:
-    """A shuffled guarantee and the bound that proves it.
-
-    >>> Amplified(Fraction(1, 2), Fraction(1, 10**6), AmplificationBound.NUMERIC_2022).spend
-    Approximate(epsilon=Fraction(1, 2), delta=Fraction(1, 1000000))
-    """
-
-    epsilon: Fraction
-    delta: Fraction
-    bound: AmplificationBound
-
-    @property
-    def spend(self) -> Approximate:
-        """The cost of one shuffled round for a record."""
-        return Approximate(self.epsilon, self.delta)
-
-
-def response_variation(local_epsilon: float, classes: int) -> float:
-    """β of randomized response over ``classes`` answers: (E₀ − 1)/(E₀ + m − 1).
-
-    >>> round(response_variation(1.0, 2), 6)
-    0.462117
-    """
-    if classes < 2:
-        raise InvalidInput(f"classes must be at least 2, got {classes}")
-    return math.expm1(local_epsilon) / (math.exp(local_epsilon) + classes - 1)
-
-
-def collision_variation(local_epsilon: float, items: int, length: int) -> float:
-    """β of Collision with ``items`` hashed values c and output ``length`` l: c(E₀ − 1)/(cE₀ + l − c).
-
-    >>> round(collision_variation(4.0, 1, 56), 6)
-    0.489042
-    """
-    if not 1 <= items < length:
-        raise InvalidInput(f"items must be at least 1 and below the length {length}, got {items}")
-    return items * math.expm1(local_epsilon) / (items * math.exp(local_epsilon) + length - items)
-
-
 def amplified_epsilon(
     bound: AmplificationBound, messages: int, local_epsilon: Number, delta: Number, variation: float | None = None
 ) -> float:
@@ -231,23 +187,6 @@ def amplified_epsilon(
     pair = _pair(bound, messages, local, variation)
     # At ε₀ itself the divergence is 0, so the bisection has a solution.
     return bisect(lambda epsilon: pair.delta(epsilon, _TOLERANCE * limit) <= limit, local, 0.0, _RESOLUTION)
-
-
-def tightest(messages: int, local_epsilon: Number, delta: Number) -> Amplified:
-    """The smallest ε proven for every local randomizer, rounded up, and the bound that proves it.
-
-    >>> found = tightest(10**5, 4, 1e-6)
-    >>> round(float(found.epsilon), 6), str(found.bound)
-    (0.118153, 'numeric clones (2022)')
-    """
-    local, limit = positive(local_epsilon, "local_epsilon"), _checked(messages, delta)
-    candidates = {
-        bound: amplified_epsilon(bound, messages, local, delta)
-        for bound in PROVEN
-        if bound not in CLOSED or local <= _closed_range(bound, messages, limit)
-    }
-    best = min(candidates, key=lambda bound: candidates[bound])
-    return Amplified(rounded_up(candidates[best], _DIGITS), exact(delta, "delta"), best)
 
 
 def largest_local_epsilon(

@@ -47,12 +47,10 @@ from tacit.core.spend import Approximate, DiscreteGaussian, Gaussian, Pure, Rand
 
 __all__ = [
     "ORDERS",
-    "best_order",
     "best_rho",
     "checked_delta",
     "conversion",
     "curve",
-    "epsilon_of",
     "filter_epsilon",
     "improved_epsilon",
     "order_for",
@@ -88,8 +86,8 @@ def conversion(order: float, delta: float) -> float:
 def best_rho(order: float, delta: float) -> float:
     """The ρ for which this order converts best.
 
-    >>> round(best_rho(best_order(0.25, 1e-5), 1e-5), 9)
-    0.25
+    >>> round(best_rho(17.809, 1e-5), 6)
+    0.030555
     """
     return -(math.log(delta) + math.log(order)) / (order - 1) ** 2
 
@@ -99,15 +97,6 @@ def _order(holds: Callable[[float], bool], delta: float) -> float:
     # Searched on the scale of log(α − 1), since α − 1 ranges over twenty powers of ten.
     exponent = bisect(lambda x: holds(1 + math.exp(x)), _SMALLEST, math.log(1 / checked_delta(delta) - 1))
     return 1 + math.exp(exponent)
-
-
-def best_order(rho: float, delta: float) -> float:
-    """The order at which ρ-zCDP converts to the smallest ε.
-
-    >>> round(best_order(0.030556595, 1e-5), 3)
-    17.809
-    """
-    return _order(lambda order: best_rho(order, delta) >= rho, delta)
 
 
 def order_for(epsilon: float, delta: float) -> float:
@@ -120,20 +109,6 @@ def order_for(epsilon: float, delta: float) -> float:
         raise InvalidInput(f"epsilon must be above 0, got {epsilon}")
     # Along the best orders dε/dα = α·ρ'(α) < 0.
     return _order(lambda order: order * best_rho(order, delta) + conversion(order, delta) >= epsilon, delta)
-
-
-def epsilon_of(rho: float, delta: float) -> float:
-    """The smallest ε that ρ-zCDP proves at δ by conversion at the best order.
-
-    >>> round(epsilon_of(0.030556595, 1e-5), 6)
-    1.0
-    """
-    if rho < 0:
-        raise InvalidInput(f"rho must be at least 0, got {rho}")
-    if rho == 0:
-        return 0.0
-    order = best_order(rho, delta)
-    return max(0.0, order * rho + conversion(order, delta))
 
 
 def rho_of(epsilon: float, delta: float) -> float:

@@ -231,18 +231,13 @@ Example: tacit federation status here/node.toml, or tacit federation status stud
 )
 def status(file: Path = typer.Argument(..., help="A node's file or a job file.", show_default=False)) -> None:
     """Show the state of a node or a job."""
-    import tomllib
-
     from tacit.cli.federation_watch import progress_of
+    from tacit.core.toml import read_toml
     from tacit.federation.settings import read_node_file
     from tacit.ledger import opened
     from tacit.runs.federation import read_job
 
-    try:
-        described = "ledger" in tomllib.loads(file.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidInput(f"{file}: cannot be read ({error})") from None
-    if described:
+    if "ledger" in read_toml(file):
         settings = read_node_file(file)
         with opened(settings.ledger) as book:
             words = book.balance(settings.account).in_words

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from rich.text import Text
 from tacit.cli.screen import console
 from tacit.core import InvalidInput, TacitError
 from tacit.core.errors import plural
+from tacit.core.toml import read_toml
 
 __all__ = ["CheckFinding", "check_command", "check_findings"]
 
@@ -50,12 +50,7 @@ def check_command(
 
 def check_findings(file: Path) -> Iterator[CheckFinding]:
     """The checks of a file one after the other; a file that cannot be read at all is wrong use."""
-    try:
-        found = tomllib.loads(file.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise InvalidInput(f"{file}: cannot be read ({error.strerror})") from None
-    except ValueError as error:
-        raise InvalidInput(f"{file}: not valid TOML ({error})") from None
+    found = read_toml(file)
     if "out" in found:
         yield from _job(file)
     elif "coordinator" in found:

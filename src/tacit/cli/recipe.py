@@ -10,7 +10,6 @@ import dataclasses
 import os
 import re
 import textwrap
-import tomllib
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from typing import Any
 from tacit.cli.method_options import flag_value, flags
 from tacit.core import InvalidInput, Number, Unit, listed, nearest
 from tacit.core.places import LedgerUrl, ledger_place
+from tacit.core.toml import read_toml
 from tacit.methods.registry import AUTO, DEFAULT, METHODS, Method, automatic, method_named
 from tacit.runs.recipe_file import toml_value
 
@@ -225,13 +225,9 @@ def read_recipe(file: Path) -> Recipe:
         if not file.is_file():
             what = "a folder, not a recipe" if file.is_dir() else "no such recipe; write one with 'tacit init'"
             raise InvalidInput(f"{shown}: {what}")
-        found = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except OSError as error:
-        raise InvalidInput(f"{shown}: cannot be read ({error.strerror})") from None
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{shown}: not UTF-8 text; save it as UTF-8") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{shown}: not valid TOML: {str(error)[:80]}") from None
+        raise InvalidInput(f"cannot read {shown}: {error.strerror}") from None
+    found = read_toml(file)
     flat: dict[str, Any] = {}
     for name, value in found.items():
         if isinstance(value, dict) and name in SECTIONS:

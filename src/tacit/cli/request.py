@@ -18,7 +18,7 @@ from rich.console import Console
 
 from tacit.cli.screen import console
 from tacit.core import InvalidInput, RequestConflict, TacitError, listed, nearest
-from tacit.core.files import sync_folder, try_lock, write_file
+from tacit.core.files import create_locked, try_lock, write_file
 from tacit.core.places import LedgerUrl
 
 __all__ = ["RunRequest", "requested", "require_place", "unfinished"]
@@ -89,7 +89,6 @@ class RunRequest:
             return
         with suppress(TacitError):
             self._before = len(self._requests())
-        draft = self.file.with_name(f"{self.file.name}.{uuid.uuid4().hex[:8]}")
         durable = self._ledger is not None
         try:
             inputs = self._digests(self._new_key()) if durable else {}
@@ -97,20 +96,7 @@ class RunRequest:
                 "format": _FORMAT, "request": self.name, "durable": durable, "inputs": inputs, "recipe": self._recipe,
             }  # fmt: skip
             self.file.parent.mkdir(parents=True, exist_ok=True)
-            descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-            try:
-                os.write(descriptor, (json.dumps(content) + "\n").encode())
-                os.fsync(descriptor)
-                # Locked before anyone can see it, and linked only where there is none yet.
-                try_lock(descriptor)
-                os.link(draft, self.file)
-            except BaseException:
-                os.close(descriptor)
-                raise
-            finally:
-                draft.unlink()
-            self._lock = descriptor
-            sync_folder(self.file.parent)
+            self._lock = create_locked(self.file, (json.dumps(content) + "\n").encode())
         except FileExistsError:
             raise self._busy() from None
         except OSError as error:

@@ -13,11 +13,11 @@ import glob
 import os
 import secrets
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-__all__ = ["is_there", "locked", "new_file", "sync_folder", "try_lock", "write_file"]
+__all__ = ["create_locked", "is_there", "locked", "new_file", "sync_folder", "try_lock", "write_file"]
 
 
 # What the system says of a name that no file can have.
@@ -69,10 +69,9 @@ def new_file(path: Path, *, private: bool = False, replace: bool = True) -> Iter
                 draft.replace(path)
             else:
                 os.link(draft, path)
+                sync_folder(folder)
     finally:
         draft.unlink(missing_ok=True)
-    if not replace:
-        sync_folder(folder)
 
 
 def write_file(path: Path, content: bytes | bytearray, *, private: bool = False, replace: bool = True) -> None:
@@ -86,6 +85,29 @@ def write_file(path: Path, content: bytes | bytearray, *, private: bool = False,
     """
     with new_file(path, private=private, replace=replace) as file:
         file.write(content)
+
+
+def create_locked(path: Path, content: bytes) -> int:
+    """Create a private file that is locked from its first moment; returns the descriptor, whose closing unlocks it.
+
+    An existing file is kept and ``FileExistsError`` raised.
+
+    >>> import tempfile
+    >>> path = Path(tempfile.mkdtemp()) / "request"
+    >>> descriptor = create_locked(path, b"one run")
+    >>> with path.open() as other:
+    ...     try_lock(other.fileno())
+    False
+    >>> os.close(descriptor)
+    """
+    with ExitStack() as undo:
+        with new_file(path, private=True, replace=False) as file:
+            file.write(content)
+            # A lock belongs to the open file, and so to each of its descriptors.
+            descriptor = os.dup(file.fileno())
+            undo.callback(os.close, descriptor)
+        undo.pop_all()
+    return descriptor
 
 
 def sync_folder(folder: Path) -> None:
@@ -134,7 +156,7 @@ def _flock(descriptor: int, wait: bool) -> None:
 def _draft(folder: Path, name: str, mode: int) -> tuple[Path, int]:
     """A new hidden temporary file in the same folder, locked."""
     while True:
-        draft = folder / f".{name}.{secrets.token_hex(4)}.new"
+        draft = folder / f".{name}.{secrets.token_hex(4)}"
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
         if try_lock(descriptor) and draft.exists():
             return draft, descriptor
@@ -144,7 +166,7 @@ def _draft(folder: Path, name: str, mode: int) -> tuple[Path, int]:
 
 def _remove_leftovers(folder: Path, name: str) -> None:
     """Remove temporary files that killed processes left; those of live processes are locked and stay."""
-    for left in folder.glob(f".{glob.escape(name)}.*.new"):
+    for left in folder.glob(f".{glob.escape(name)}.{8 * '[0-9a-f]'}"):
         with suppress(OSError):
             descriptor = os.open(left, os.O_RDONLY)
             try:

@@ -12,7 +12,6 @@ its index in the list, from 0, because the users' names are private.
 
 from __future__ import annotations
 
-import csv
 import hashlib
 import json
 from collections.abc import Callable, Mapping
@@ -34,12 +33,10 @@ __all__ = [
     "Parts",
     "PublishedSamples",
     "digits",
-    "medical_abstracts",
     "read_leaf",
     "read_published",
     "rows_of",
     "split",
-    "write_split",
 ]
 
 PRIVATE, PUBLIC = 1000, 500
@@ -108,18 +105,6 @@ def rows_of(letters: str, part: str) -> NDArray[np.int64]:
     return np.flatnonzero(np.array(list(letters)) == LETTERS[part]).astype(np.int64)
 
 
-def write_split(letters: str, file: Path) -> None:
-    """Write a split, a hundred letters per line; an existing file must contain the same split."""
-    lines = [letters[start : start + _WIDTH] for start in range(0, len(letters), _WIDTH)]
-    text = "\n".join(lines) + "\n"
-    if file.exists():
-        if file.read_text(encoding="ascii") != text:
-            raise InvalidInput(f"{file}: contains another split of this data set; published splits never change")
-        return
-    file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(text, encoding="ascii")
-
-
 @dataclass(frozen=True)
 class OwnedSamples:
     """Samples with the label and the owner of each."""
@@ -127,11 +112,6 @@ class OwnedSamples:
     samples: Floats  # (n, features)
     labels: Integers  # (n,)
     owners: NDArray[np.str_]  # (n,)
-
-    def of_classes(self, classes: NDArray[Any]) -> OwnedSamples:
-        """Only the samples of these classes."""
-        rows = np.isin(self.labels, classes)
-        return OwnedSamples(self.samples[rows], self.labels[rows], self.owners[rows])
 
 
 def read_leaf(path: str | Path) -> OwnedSamples:
@@ -191,32 +171,6 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
         if size:
             found.append((str(user), rows, marks))
     return found
-
-
-def medical_abstracts(folder: str | Path) -> tuple[NDArray[Any], NDArray[np.int64]]:
-    """The texts and their labels in the folder's first csv file, ``medical_abstracts.csv`` as published.
-
-    >>> medical_abstracts("no-such-folder")
-    Traceback (most recent call last):
-        ...
-    tacit.core.errors.InvalidInput: no-such-folder: no csv file in it
-    """
-    files = sorted(Path(folder).glob("*.csv"))
-    if not files:
-        raise InvalidInput(f"{folder}: no csv file in it")
-    rows: list[tuple[str, int]] = []
-    try:
-        with files[0].open(newline="", encoding="utf-8") as opened:
-            reader = csv.DictReader(opened)
-            for row in reader:
-                rows.append((row[TEXT], int(row[LABEL])))
-    except (KeyError, TypeError, ValueError, csv.Error):
-        raise InvalidInput(
-            f"{files[0]}: needs columns {LABEL} (a number) and {TEXT}, and record {len(rows)} lacks one"
-        ) from None
-    if not rows:
-        raise InvalidInput(f"{files[0]}: the file has no rows")
-    return np.array([text for text, _ in rows]), np.array([label for _, label in rows], dtype=np.int64)
 
 
 @dataclass(frozen=True)

@@ -60,6 +60,8 @@ class ImageEncoder:
     """
 
     name: ClassVar[str] = "images"
+    # Nodes have arrays of the same shape.
+    at_nodes: ClassVar[str] = "not needed"
 
     shape: ImageShape
 

@@ -49,6 +49,8 @@ class TableEncoder:
     """
 
     name: ClassVar[str] = "table"
+    # Over nodes it comes with every question, since they have raw rows.
+    at_nodes: ClassVar[str] = "sent"
 
     columns: tuple[ColumnEncoder, ...]
     texts: tuple[str, ...] = ()

@@ -45,6 +45,8 @@ class Components:
     """
 
     name: ClassVar[str] = "components"
+    # A sparse matrix has no columns that nodes could match.
+    at_nodes: ClassVar[str] = "impossible"
 
     directions: NDArray[np.float32]  # (components, features)
 
@@ -127,6 +129,8 @@ class TextEncoder:
     """
 
     name: ClassVar[str] = "text"
+    # Over nodes it comes with every question, since they have raw texts.
+    at_nodes: ClassVar[str] = "sent"
 
     words: tuple[str, ...]
     rarity: NDArray[np.float64]  # of each word: the logarithm in TF-IDF

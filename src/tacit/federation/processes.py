@@ -23,9 +23,9 @@ from types import FrameType
 from typing import TYPE_CHECKING, Self
 
 import psutil
-from filelock import FileLock, Timeout
 
 from tacit.core import InvalidInput, TacitError
+from tacit.core.files import try_lock
 
 if TYPE_CHECKING:
     from sys import UnraisableHookArgs
@@ -154,18 +154,18 @@ def only_process(file: Path, otherwise: str) -> Iterator[None]:
         ...
     tacit.core.errors.InvalidInput: somebody is here already (process ...)
     """
-    lock = FileLock(file, timeout=0, mode=0o600)
     try:
-        lock.acquire()
-    except Timeout:
-        raise InvalidInput(f"{otherwise} (process {last_lines(file)})") from None
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise InvalidInput(f"{file}: cannot be locked ({error.strerror})") from None
     try:
+        if not try_lock(descriptor):
+            raise InvalidInput(f"{otherwise} (process {last_lines(file)})")
         file.write_text(f"{os.getpid()}\n", encoding="ascii")
         yield
     finally:
-        lock.release()
+        # Closing the descriptor releases the lock.
+        os.close(descriptor)
 
 
 def last_lines(file: Path, count: int = 15) -> str:
@@ -237,14 +237,14 @@ class _EndedError(BaseException):
 
 
 def exists(process: int) -> bool:
-    """Whether a process exists and is not a zombie.
+    """Whether a process exists and is not a zombie; False for a number that no process can have.
 
-    >>> exists(os.getpid())
-    True
+    >>> exists(os.getpid()), exists(-1), exists(10**30)
+    (True, False, False)
     """
     try:
         return bool(psutil.Process(process).status() != psutil.STATUS_ZOMBIE)
-    except psutil.NoSuchProcess:
+    except (psutil.NoSuchProcess, ValueError, OverflowError):
         return False
 
 

@@ -5,7 +5,6 @@ The settings of a node name its records, its policy and its ledger. The coordina
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Mapping, Sequence
 from math import prod
 from pathlib import Path
@@ -25,6 +24,7 @@ from pydantic import (
 
 from tacit.core import InvalidInput, nearest
 from tacit.core.places import LedgerUrl, ledger_place
+from tacit.core.toml import read_toml
 from tacit.datasets.table import check_classes
 from tacit.datasets.table_files import OPEN_ENDED, suffix_of
 from tacit.engines.engine import Engine
@@ -89,11 +89,7 @@ def read_settings(path: Path, kind: type[Settings], called: str = "") -> Setting
     tacit.core.errors.InvalidInput: ...server.toml: port: is missing; prot: is not a setting; did you mean 'port'?
     """
     try:
-        found = kind.model_validate(tomllib.loads(path.read_text(encoding="utf-8")))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InvalidInput(f"cannot read {called}{path}: {getattr(error, 'strerror', None) or error}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"{path}: not valid TOML: {error}") from None
+        found = kind.model_validate(read_toml(path, called))
     except ValidationError as error:
         wrong = [
             f"{'.'.join(map(str, each['loc']))}: {_in_words(each['type'], each['msg'], each['loc'], kind)}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from decimal import Decimal
 from fractions import Fraction
@@ -13,6 +12,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, InstanceOf, ValidationError
 
 from tacit.core import Adjacency, Ceiling, InvalidInput, Rule, Unit, nearest, positive, probability
+from tacit.core.toml import parse_toml
 from tacit.ledger.account import Bound, PolicyLimits, covered
 
 __all__ = [
@@ -288,9 +288,7 @@ def parsed(text: str) -> PolicyFile:
     tacit.core.errors.InvalidInput: the policy is not valid. accounts: is missing; epsilom: is not a setting of a policy
     """
     try:
-        return PolicyFile.model_validate(tomllib.loads(text, parse_float=Decimal))
-    except tomllib.TOMLDecodeError as error:
-        raise InvalidInput(f"the policy is not valid TOML: {error}") from None
+        return PolicyFile.model_validate(parse_toml(text, "the policy", Decimal))
     except ValidationError as error:
         wrong = []
         for each in error.errors():

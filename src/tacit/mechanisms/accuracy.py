@@ -1,7 +1,4 @@
-"""Accuracy before spending: error bounds of counts, and the expected accuracy of labels.
-
-Published bounds are corrected where they do not hold: the central one is exact, the local ones use Bernstein's
-inequality instead of the printed constants, which fail for some parameters.
+"""Accuracy before spending: the probability of a wrong label, and the expected accuracy of labels.
 
 The probability that report noisy max selects a wrong label is exact, for four mechanisms. Gaps are in units of the
 noise: 1/rate for permute-and-flip and the exponential mechanism, the scale b for Laplace and σ for Gaussian noise. The
@@ -18,7 +15,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple, assert_never
+from typing import Any, Literal, assert_never
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,17 +25,13 @@ from tacit.core.errors import plural
 from tacit.mechanisms.central.selection import ExponentialMechanism, PermuteAndFlip
 
 __all__ = [
-    "CountError",
     "LabelAccuracy",
     "Selection",
     "argmax_pmf",
     "at_least",
-    "collision_count_error",
     "error_probability",
     "expected_label_accuracy",
     "gap_needed",
-    "laplace_count_error",
-    "randomized_response_count_error",
 ]
 
 
@@ -140,86 +133,10 @@ def gap_needed(selection: Selection, classes: int, error: float) -> float:
     return float(brentq(excess, 0.0, far, xtol=1e-12, rtol=1e-12))
 
 
-class CountError(NamedTuple):
-    """A bound that no count's error exceeds except with probability β: as published (a union bound), and exact."""
-
-    published: float
-    exact: float
-
-
 def _at_least_one(**parameters: int) -> None:
     for name, value in parameters.items():
         if value < 1:
             raise InvalidInput(f"{name} must be at least 1, got {value}")
-
-
-def _failure(beta: float) -> None:
-    if not 0 < beta < 1:
-        raise InvalidInput(f"beta must be in (0, 1), got {beta}")
-
-
-def laplace_count_error(
-    classes: int, neighbors: int, labels: int, epsilon: Number, beta: float, queries: int = 1
-) -> CountError:
-    """A bound on Laplace noise of scale b = 2kr/ε in all counts of ``queries`` rows, except with probability β.
-
-    All of d = queries·classes cells stay within η with probability (1 − e^(−η/b))^d, which gives
-    η = −b ln(1 − (1 − β)^(1/d)); the published η = b ln(d/β) is a little larger.
-
-    >>> published, exact = laplace_count_error(10, 1, 1, 0.1, 0.05)
-    >>> round(published, 6), round(exact, 6)
-    (105.966347, 105.506878)
-    """
-    _at_least_one(classes=classes, neighbors=neighbors, labels=labels, queries=queries)
-    _failure(beta)
-    scale = 2 * neighbors * labels / float(positive(epsilon, "epsilon"))
-    cells = classes * queries
-    return CountError(scale * math.log(cells / beta), -scale * math.log(-math.expm1(math.log1p(-beta) / cells)))
-
-
-def _bernstein(variance: float, classes: int, beta: float) -> float:
-    """Bernstein's bound, exceeded with probability β by any of Y sums of independent terms in [−1, 1]."""
-    logarithm = math.log(2 * classes / beta)
-    return logarithm / 3 + math.sqrt(logarithm**2 / 9 + 2 * variance * logarithm)
-
-
-def randomized_response_count_error(
-    records: int, classes: int, epsilon: Number, beta: float, touched: int = 1
-) -> float:
-    """A bound on the error of every unbiased count from symmetric unary encoding (SUE), except with probability β.
-
-    Every bit is flipped with probability f = 1/(e^(ε/2c) + 1), where c = ``touched`` is the number of cells that a
-    record votes for; the sum of n bits has variance n f(1 − f), and removing the bias multiplies by coth(ε/4c).
-
-    >>> round(randomized_response_count_error(1000, 10, 1, 0.05), 6)
-    224.976849
-    """
-    _at_least_one(records=records, classes=classes, touched=touched)
-    _failure(beta)
-    budget = float(positive(epsilon, "epsilon")) / touched
-    flip = 1 / (math.exp(budget / 2) + 1)
-    return _bernstein(records * flip * (1 - flip), classes, beta) / math.tanh(budget / 4)
-
-
-def collision_count_error(
-    records: int, classes: int, epsilon: Number, beta: float, length: int, touched: int = 1
-) -> float:
-    """A bound on the error of every unbiased count from the Collision mechanism, except with probability β.
-
-    A message hits a true cell with probability p = E/Ω and any other with q = 1/l, where l = ``length`` is the
-    size of the hash's range and Ω = cE + l − c; the larger of the two variances is used for every message.
-
-    >>> round(collision_count_error(1000, 10, 1, 0.05, length=4), 6)
-    251.591724
-    """
-    _at_least_one(records=records, classes=classes, touched=touched)
-    _failure(beta)
-    if length <= touched:
-        raise InvalidInput(f"length must be above touched ({touched}), got {length}")
-    weight = math.exp(positive(epsilon, "epsilon"))
-    hit, other = weight / (touched * weight + length - touched), 1 / length
-    variance = records * max(hit * (1 - hit), other * (1 - other))
-    return _bernstein(variance, classes, beta) / (hit - other)
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Charts: curves with their numbers as JSON, rows of two measures, and queries with their labels.
+"""Charts: curves, and queries with their labels.
 
 Queries of images are drawn as images; all others as points on a map, because a table's columns drawn as pixels show
 nothing.
@@ -6,7 +6,6 @@ nothing.
 
 from __future__ import annotations
 
-import json
 import math
 import warnings
 from collections.abc import Mapping, Sequence
@@ -21,45 +20,7 @@ from tacit.core import InvalidInput
 from tacit.runs.run import Run
 from tacit.runs.shown import query_certainty
 
-__all__ = ["Chart", "Panel", "draw_chart", "draw_queries", "draw_rows", "write_chart"]
-
-
-def draw_rows(
-    title: str,
-    rows: Sequence[tuple[str, Sequence[float], Sequence[float]]],
-    file: Path,
-    measures: tuple[str, str] = ("labels", "student, test"),
-) -> Path:
-    """One line per row with two fractions in percent, usually of correct labels and of correct predictions.
-
-    >>> import tempfile
-    >>> draw_rows("toy", [("ε = 1", [0.9, 0.92], [0.88, 0.9])], Path(tempfile.mkdtemp()) / "toy.png").name
-    'toy.png'
-    """
-    try:
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
-    figure = Figure(figsize=(7.2, 1.2 + 0.32 * len(rows)))
-    axes = figure.add_subplot()
-    places = np.arange(len(rows))[::-1]
-    series = (
-        (0.12, "o", measures[0], [first for _, first, _ in rows]),
-        (-0.12, "D", measures[1], [second for _, _, second in rows]),
-    )
-    for shift, mark, name, runs in series:
-        means = [100 * float(np.mean(values)) if len(values) else np.nan for values in runs]
-        spreads = [100 * float(np.std(values, ddof=1)) if len(values) > 1 else 0.0 for values in runs]
-        axes.errorbar(means, places + shift, xerr=spreads, fmt=mark, markersize=4, capsize=2, label=name)
-    axes.set_yticks(places, [row[0] for row in rows], fontsize=8, parse_math=False)
-    axes.set_xlabel("% right, mean and standard deviation over runs", fontsize=9)
-    axes.set_title(title, fontsize=9, wrap=True, parse_math=False)
-    axes.grid(axis="x", alpha=0.3)
-    axes.legend(fontsize=8)
-    figure.tight_layout()
-    file.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(file, dpi=110, metadata={"Software": None})
-    return file
+__all__ = ["Chart", "Panel", "draw_chart", "draw_queries"]
 
 
 # Distinguishable without color.
@@ -89,37 +50,6 @@ class Chart:
     caption: str
     panels: Sequence[Panel]
     settings: Mapping[str, Any] = field(default_factory=dict)
-
-    def to_json(self) -> dict[str, Any]:
-        """All numbers of the chart, to nine significant digits."""
-        return {
-            "name": self.name,
-            "caption": self.caption,
-            "settings": dict(self.settings),
-            "panels": [
-                {
-                    "title": panel.title,
-                    "across": {panel.across: [_rounded(place) for place in panel.places]},
-                    "up": panel.up,
-                    "curves": {
-                        name: [_rounded(height) for height in heights] for name, heights in panel.curves.items()
-                    },
-                }
-                for panel in self.panels
-            ],
-        }
-
-
-def _rounded(number: float | None) -> float | None:
-    return None if number is None else float(f"{number:.9g}")
-
-
-def write_chart(chart: Chart, folder: Path) -> tuple[Path, Path]:
-    """Write ``name.png`` and ``name.json`` into a folder; the same chart gives the same bytes."""
-    picture, numbers = folder / f"{chart.name}.png", folder / f"{chart.name}.json"
-    draw_chart(chart, picture)
-    numbers.write_text(json.dumps(chart.to_json(), indent=1) + "\n", encoding="utf-8")
-    return picture, numbers
 
 
 def draw_chart(chart: Chart, picture: Path) -> Path:

@@ -16,8 +16,6 @@ from tacit.core.rational import Number, whole
 from tacit.core.samples import column_names, in_order
 from tacit.datasets.table import class_indices
 from tacit.encoders.kinds import KINDS
-from tacit.encoders.table import TableEncoder
-from tacit.encoders.text import Components, TextEncoder
 from tacit.methods.question import encoded_by
 from tacit.methods.registry import Method
 from tacit.methods.task import Nodes, Observer, Task
@@ -236,9 +234,10 @@ def read_nodes_task(
     files need none: nodes have arrays of the same shape.
     """
     kind, encoder = KINDS[given.recognized.kind], given.recognized.encoder
-    if isinstance(encoder, Components):
+    at_nodes = "not needed" if encoder is None else encoder.at_nodes
+    if at_nodes == "impossible":
         raise InvalidInput("a sparse matrix has no columns that nodes could match: give a table, or run without nodes")
-    if isinstance(encoder, TableEncoder | TextEncoder):
+    if at_nodes == "sent":
         if not method.encodes:
             raise InvalidInput(
                 f"the public samples are {kind}, and over nodes {method.name} takes numbers: choose auto, rknn or "

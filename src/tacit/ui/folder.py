@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import os
-import tomllib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from tacit.core import Guarantee, TacitError
+from tacit.core import Guarantee, InvalidInput, TacitError
 from tacit.core.places import LedgerUrl
+from tacit.core.toml import read_toml
+from tacit.federation.processes import exists
 from tacit.ledger.sqlite_store import APPLICATION
 from tacit.report.budget import Book, read_book
 from tacit.report.card import statement
@@ -85,9 +86,8 @@ def look(folder: Path) -> FoundFiles:
 def _private_file(recipe: Path) -> list[Path]:
     """The file with private records that a recipe names, which is not offered as public samples."""
     try:
-        named = tomllib.loads(recipe.read_text(encoding="utf-8"))["data"]["private"]
-        return [(recipe.parent / named).resolve()]
-    except (OSError, ValueError, KeyError, TypeError):
+        return [(recipe.parent / read_toml(recipe)["data"]["private"]).resolve()]
+    except (InvalidInput, OSError, ValueError, KeyError, TypeError):
         return []
 
 
@@ -122,7 +122,7 @@ def job_states(found: FoundFiles) -> list[JobState]:
         if said is not None:
             rounds, over = said["rounds"], said["round"]
             told = f"{said['stage']}, round {over} of {rounds}" if rounds else said["stage"]
-            alive = _alive(said["process"])
+            alive = exists(said["process"])
             states.append(
                 JobState(
                     name.removesuffix(PROGRESS), f"tacit distill, {str(said['method'])[:40]}",
@@ -135,7 +135,7 @@ def job_states(found: FoundFiles) -> list[JobState]:
         said = _journal(file)
         if said is not None:
             running = said["state"] == "running"
-            state = said["state"] if not running or _alive(said["process"]) else "stopped"
+            state = said["state"] if not running or exists(said["process"]) else "stopped"
             states.append(
                 JobState(name.removesuffix(".journal"), "federation", state, said["message"][:MOST_WORDS],
                          1.0 if state == "done" else None)
@@ -150,16 +150,6 @@ def _journal(file: Path) -> dict[str, Any] | None:
         return dict(said) if known and isinstance(said["process"], int) else None
     except (OSError, ValueError, KeyError, TypeError):
         return None
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except PermissionError:
-        return True
-    except (OSError, OverflowError):
-        return False
-    return True
 
 
 @dataclass

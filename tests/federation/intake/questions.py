@@ -56,9 +56,7 @@ def a_policy(**changes):
 
 
 def a_device(folder, sample=(0.5, 0, 0), label="a", policy=None, **options):
-    return Device(
-        folder / "device", np.array(sample, dtype=float), label, policy or a_policy(), folder / "heads", **options
-    )
+    return Device(folder / "device", np.array(sample, dtype=float), label, policy or a_policy(), **options)
 
 
 class Script:

@@ -31,7 +31,7 @@ from tests.federation.intake.questions import (
 
 
 def spent(device):
-    with SqliteLedger(device.folder / "device.ledger", device.heads) as ledger:
+    with SqliteLedger(device.folder / "device.ledger") as ledger:
         return [each.receipt.spend.epsilon for each in ledger.payments("device")]
 
 
@@ -187,7 +187,7 @@ def test_the_record_is_not_touched_before_it_is_paid_for(tmp_path, monkeypatch):
 def test_randomness_is_the_system_s_cryptographic_generator(tmp_path):
     device = a_device(tmp_path)
     answered(device, local_question())
-    with SqliteLedger(device.folder / "device.ledger", device.heads) as ledger:
+    with SqliteLedger(device.folder / "device.ledger") as ledger:
         assert [each.receipt.randomness for each in ledger.payments("device")] == [SystemRandomness.origin]
 
 
@@ -222,7 +222,7 @@ folder, files = Path(sys.argv[1]), sys.argv[2:]
 policy = DevicePolicy(10, 5, 5, ("reverse k-NN labels",), "1e-5", bytes.fromhex(files.pop()))
 for number, file in enumerate(files):
     payload = Path(file).read_bytes()
-    device = Device(folder / str(number), np.zeros(3), "a", policy, folder / "heads")
+    device = Device(folder / str(number), np.zeros(3), "a", policy)
     import hashlib
     print(len(device.answer(payload, hashlib.sha256(payload).hexdigest())))
 """

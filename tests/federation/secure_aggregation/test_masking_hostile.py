@@ -27,7 +27,7 @@ from tacit.federation.secure_aggregation.session import STEPS, Keys, read_keys, 
 sys.path.insert(0, str(Path(__file__).parent))
 from masking_party import CELLS, broken, expected
 
-from tests.federation.secure_aggregation.test_masking import ready
+from tests.federation.secure_aggregation.test_session_masking import ready
 
 
 @pytest.mark.parametrize("step", STEPS[1:])

@@ -21,8 +21,6 @@ from tacit.mechanisms.local.subset_selection import SubsetSelection
 from tacit.methods.fedmd.coordinator import agreement, as_probabilities, average, evidence, read_answer, round_rows
 from tacit.methods.fedmd.plan import (
     RESPONSES,
-    gaussian_needed,
-    laplace_needed,
     prediction_noise,
     response_mechanism,
 )
@@ -201,15 +199,7 @@ def test_rounds_ask_about_different_samples_that_are_the_same_for_everyone():
             round_rows(100, queries, 0, 0)
 
 
-def test_noise_that_predictions_need():
-    form = PredictionForm("softmax", 6)
-    assert laplace_needed(form, 5000, 20, 1) == 2 * 5000 * 20
-    assert gaussian_needed(form, 5000, 20, 1, 1e-5) == pytest.approx(math.sqrt(2e5) * 3.730631635, rel=1e-6)
-    # Four times the queries need twice the Gaussian noise.
-    assert gaussian_needed(form, 5000, 20, 1, 1e-5) == pytest.approx(2 * gaussian_needed(form, 1250, 20, 1, 1e-5))
-    for arguments in ((form, 0, 20, 1), (form, 5, 0, 1)):
-        with pytest.raises(InvalidInput, match="must be at least 1"):
-            laplace_needed(*arguments)
+def test_an_unknown_response_is_refused():
     with pytest.raises(InvalidInput, match="mechanism must be one of"):
         response_mechanism(3, 1, 1, 1, name="rappor")
 

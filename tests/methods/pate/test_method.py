@@ -13,7 +13,6 @@ from sklearn.naive_bayes import GaussianNB
 import tacit
 from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.compose import total
-from tacit.accounting.rdp import epsilon_of
 from tacit.core.account import Ceiling, Rule
 from tacit.core.errors import BudgetExceeded, InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
@@ -25,6 +24,7 @@ from tacit.methods.pate.method import copied_estimator
 from tacit.methods.pate.wire import TeacherAsk
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
+from tests.accounting.published import zcdp_epsilon
 
 PUBLIC = np.array([[0.0], [1.0], [2.0]])
 
@@ -124,7 +124,7 @@ def test_the_published_setting_costs_what_it_should():
     """286 of 640 answered with noise 40 after a screen with noise 150, by the improved Rényi conversion."""
     spends = [ConfidentScreen(150, 200, 640).spend, GNMax(40, 286).spend]
     rho = float(sum(each.rho for each in spends))
-    assert epsilon_of(rho, 1e-5) == pytest.approx(2.757885, abs=1e-6)
+    assert zcdp_epsilon(rho, 1e-5) == pytest.approx(2.757885, abs=1e-6)
     sigma = screened_sigma(Fraction("2.757885"), Fraction(1, 10**5), 286, 640, Fraction(15, 4))
     # A privacy-loss distribution proves as much with less noise.
     assert 37 < sigma < 38

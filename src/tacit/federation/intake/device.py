@@ -25,7 +25,6 @@ import http.client
 import os
 import time
 from collections.abc import Callable, Sequence
-from contextlib import closing
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from pathlib import Path
@@ -44,8 +43,8 @@ from tacit.federation.certificates import client_context, on_loopback, why_untru
 from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, double_box
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES
+from tacit.ledger import opened
 from tacit.ledger.account import Bound, PolicyLimits, covered
-from tacit.ledger.sqlite import SqliteLedger
 from tacit.mechanisms.shuffle.single_message import SealedMessages, SingleMessage
 from tacit.methods.rknn.holder import OneRecordHolders
 from tacit.private.gate import Gate
@@ -146,7 +145,7 @@ class Device:
     """One record, and the folder with its device's ledger and answers.
 
     ``sample`` are the record's features and ``label`` the name of its class. The folder is created at the first answer,
-    readable by its owner only. ``heads`` is a second place for the ledger's head, as for every ledger.
+    readable by its owner only.
 
     >>> Device(Path("here"), np.zeros(3), "a", DevicePolicy(1, 1, 1, ("labels",))).policy.question
     Fraction(1, 1)
@@ -156,7 +155,6 @@ class Device:
     sample: NDArray[Any] = field(repr=False)
     label: str = field(repr=False)
     policy: DevicePolicy
-    heads: Path | None = None
     randomness: Randomness | None = field(default=None, repr=False)
     clock: Callable[[], float] = time.time
 
@@ -209,7 +207,8 @@ class Device:
             mechanism = SealedMessages(inner, question.digest, boxes, device_price(inner, policy.honest_others))
         # Paid under the digest of the question: the same question under another name is not a second payment.
         asked = replace(ask, mechanism=mechanism, request=f"device {ask.question}")
-        with closing(self._ledger()) as ledger:
+        ceilings = {_ACCOUNT: Ceiling(policy.epsilon, policy.delta)}
+        with opened(self.folder / _LEDGER, ceilings) as ledger:
             limits = PolicyLimits(question=Bound(policy.question))
             gate = Gate(ledger, _ACCOUNT, self.randomness, limits)
             release = OneRecordHolders([self._record(ask.class_names)], gate).answer(asked)
@@ -221,12 +220,6 @@ class Device:
         # A label outside the question's classes counts as no vote; the randomized message does not show it.
         label = names.index(self.label) if self.label in names else -1
         return Private(Records(np.asarray(self.sample)[None], np.array([label])))
-
-    def _ledger(self) -> SqliteLedger:
-        file = self.folder / _LEDGER
-        if file.exists():
-            return SqliteLedger(file, self.heads)
-        return SqliteLedger.create(file, {_ACCOUNT: Ceiling(self.policy.epsilon, self.policy.delta)}, self.heads)
 
     def _token(self, question: OpenQuestion, given: bytes | None) -> bytes:
         """The token of the answer to these queries, stored before the payment and never changed."""

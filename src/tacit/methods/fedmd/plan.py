@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.calibrate import gaussian_sigma, largest_pure_epsilon
+from tacit.accounting.calibrate import largest_pure_epsilon
 from tacit.accounting.compose import total
 from tacit.core import Ceiling, Integers, InvalidInput, Repeated, Representation, Rule, Unit
 from tacit.core.options import Options
-from tacit.core.rational import Number, bisect, exact, positive, probability, rounded_down, whole
+from tacit.core.rational import Number, bisect, positive, probability, rounded_down, whole
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.sampling import StratifiedSample, SubsetSample
@@ -45,8 +45,6 @@ __all__ = [
     "ceiling_of",
     "check_options",
     "forecast",
-    "gaussian_needed",
-    "laplace_needed",
     "party_sample",
     "prediction_noise",
     "response_mechanism",
@@ -114,31 +112,6 @@ def response_mechanism(
     # The exact privacy loss of a response may allow a larger ε than that of a general pure mechanism.
     found = bisect(fits, float(share), float(goal), tolerance=1e-6 * float(share))
     return made(max(share, rounded_down(found, 9)))
-
-
-def laplace_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number) -> float:
-    """The Laplace scale, in units of the prediction, with which all queries of all rounds together cost ε.
-
-    >>> laplace_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1)
-    200000.0
-    """
-    _positive_counts(queries, rounds)
-    unit = 1 if form.kind == "argmax" else form.grid
-    return float(Fraction(int(form.sensitivity(queries).l1) * rounds, unit) / positive(epsilon, "epsilon"))
-
-
-def gaussian_needed(form: PredictionForm, queries: int, rounds: int, epsilon: Number, delta: Number) -> float:
-    """The Gaussian standard deviation, in units of the prediction, for (ε, δ) over all queries of all rounds.
-
-    All releases together are one Gaussian mechanism whose L2 sensitivity grows with the square root of their number.
-
-    >>> round(gaussian_needed(PredictionForm("softmax", classes=10), queries=5000, rounds=20, epsilon=1, delta=1e-5))
-    1668
-    """
-    _positive_counts(queries, rounds)
-    unit = 1 if form.kind == "argmax" else form.grid
-    distance = math.sqrt(form.sensitivity(queries).l2_squared * rounds) / unit
-    return distance * gaussian_sigma(epsilon, exact(delta, "delta"))
 
 
 # The default of each option, and the variants that use it.
