@@ -26,6 +26,8 @@ if "TMPDIR" not in os.environ and os.access(MEMORY, os.W_OK):
     found = os.statvfs(MEMORY)
     if found.f_bavail * found.f_frsize >= ROOM and not found.f_flag & os.ST_NOEXEC:
         os.environ["TMPDIR"] = tempfile.tempdir = MEMORY
+# Copies of the test's process (tests/cli/forked.py) would wait forever for threads that they do not have.
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 # Before anything is collected, so that processes started by a test inherit it too.
 os.environ["TACIT_STATE"] = tempfile.mkdtemp(prefix="tacit-state-")
 atexit.register(shutil.rmtree, os.environ["TACIT_STATE"], ignore_errors=True)

@@ -122,6 +122,9 @@ ASKS = [
     ),
     SumAsk(Identity(5), 5, 12.5, 100, "l2", 25, NAMES, "c0ffee", RoundedGaussianNoise(999, 10**6), "sums", "r-1", True),
     SumAsk(Identity(5), 5, 12.5, 100, "l1", 25, NAMES, "c0ffee", DiscreteLaplaceNoise(250, 250), "sums", "r-1"),
+    SumAsk(
+        Identity(5), 5, 12.5, 100, "l2", 25, NAMES, "c0ffee", RoundedGaussianNoise(999, 10**6), "sums", "r-1", True, 2
+    ),
     GradientAsk(
         Identity(5),
         12.5,

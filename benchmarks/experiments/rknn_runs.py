@@ -198,7 +198,7 @@ class Mapped:
                 made = distill(
                     (parts.private_samples, properties_of(parts.private_labels)), parts.public_samples, rounds.epsilon,
                     max_labels=MOST_PROPERTIES, classes=list(PROPERTIES), queries=rounds.queries[0],
-                    representation="identity", trust=rounds.trust, seed=seed,
+                    representation="identity", thresholds="half", trust=rounds.trust, seed=seed,
                 )  # fmt: skip
             public, test = properties_of(parts.public_labels), properties_of(parts.test_labels)
             return {

@@ -9,7 +9,8 @@ from scipy import sparse
 from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import Frame, cells_of
 from tacit.datasets.image_files import ImageFiles
-from tacit.encoders.kinds import ENCODER_FILE, ImageEncoder, read_encoder, recognize, write_encoder
+from tacit.encoders.images import ImageEncoder
+from tacit.encoders.kinds import ENCODER_FILE, read_encoder, recognize, write_encoder
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder, minilm_installed, texts_of
 

@@ -186,3 +186,66 @@ def test_images_may_keep_their_shape():
         classes=NAMES, queries=10, seed=1, representation="standardized",
     )  # fmt: skip
     assert np.array_equal(run.student.predict(images), run.student.predict(PARTS.test_samples))
+
+
+def f1(truth, predicted):
+    return 2 * (truth & predicted).sum() / (truth.sum() + predicted.sum())
+
+
+@pytest.mark.parametrize("most", [None, 3])
+def test_with_a_delta_the_default_sums_sets_and_needs_not_know_how_large_they_are(most, tmp_path):
+    run = distilled(2, delta=1e-5, max_labels=most)
+    assert run.recipe["method"] == "auto"
+    assert run.recipe["labels"] == 3
+    assert run.arrays["sums"].shape == (3, run.recipe["components"] + 1)
+    assert run.guarantee.epsilon <= 2
+    assert f1(TRUTH, run.student.predict(PARTS.test_samples)) > 0.72  # every label for every digit: .62
+    loaded = tacit.load(run.save(tmp_path / "run"))
+    assert np.array_equal(loaded.student.predict(PARTS.test_samples), run.student.predict(PARTS.test_samples))
+
+
+def test_thresholds_move_labels_and_cost_nothing():
+    runs = {rule: distilled(1, delta=1e-5, thresholds=rule) for rule in ("f1", "frequency", "half")}
+    assert np.array_equal(runs["f1"].probabilities, runs["half"].probabilities)
+    assert len({str(run.guarantee) for run in runs.values()}) == 1
+    assert runs["half"].student.thresholds is None
+    assert runs["f1"].labels.sum() > runs["half"].labels.sum()
+    assert f1(TRUTH, runs["f1"].student.predict(PARTS.test_samples)) > f1(
+        TRUTH, runs["half"].student.predict(PARTS.test_samples)
+    )
+
+
+def test_sums_of_sets_are_for_replaced_records_and_one_record_per_person():
+    persons = np.arange(1000) // 2
+    for options in (
+        {"adjacency": "add-remove", "components": 3},
+        {"persons": persons, "unit": Unit.person("patient", 2)},
+    ):
+        with pytest.raises(InvalidInput, match="public number of records"):
+            distilled(2, delta=1e-5, method="class_sums", **options)
+    run = distilled(2, delta=1e-5, persons=persons, unit=Unit.person("patient", 1))
+    assert run.guarantee.unit == Unit.person("patient", 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"max_labels": 2}, "more than max_labels = 2"),
+        ({"max_labels": 4}, "max_labels must be between 1 and the 3 classes"),
+        ({"fit": "least-squares"}, "logistic regressions only"),
+    ],
+)
+def test_what_makes_no_sense_for_sums_is_refused(options, named):
+    with pytest.raises(InvalidInput, match=named):
+        distilled(2, delta=1e-5, method="class_sums", **options)
+
+
+def test_sets_may_be_a_table_with_names_in_any_order():
+    pandas = pytest.importorskip("pandas")
+    table = pandas.DataFrame(SETS[:, ::-1].astype(int), columns=NAMES[::-1])
+    run = tacit.distill((PARTS.private_samples, table), PARTS.public_samples, 5, max_labels=3, classes=NAMES, seed=1)
+    assert np.array_equal(run.probabilities, distilled().probabilities)
+    named = tacit.distill((PARTS.private_samples, table), PARTS.public_samples, 5, max_labels=3, seed=1)
+    assert named.classes.tolist() == NAMES[::-1]
+    with pytest.raises(InvalidInput, match="the columns are not those of the classes"):
+        tacit.distill((PARTS.private_samples, table), PARTS.public_samples, 5, max_labels=3, classes=["a", "b", "c"])

@@ -28,7 +28,7 @@ from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.mechanisms.shuffle.multi_message_noise import plan_noise_messages
 from tacit.mechanisms.shuffle.single_message import Shuffled, SingleMessage
-from tacit.methods.class_sums.wire import SumAsk, sum_sensitivity
+from tacit.methods.class_sums.wire import SumAsk, set_sensitivity, sum_sensitivity
 from tacit.methods.fedmd import wire as fedmd
 from tacit.methods.fedmd.wire import PredictionForm
 from tacit.methods.noisy_sgd.wire import GradientAsk, gradient_sensitivity
@@ -191,6 +191,8 @@ def _noises(steps: int, longest: Sensitivity) -> tuple[dict[str, Any], Distribut
 _STEPS = 64
 _LONGEST = sum_sensitivity(_WIDTH, _STEPS, _STEPS // 2, unit=Unit.person("patient", 2))
 _SUMS, _SHARES = _noises(_STEPS, _LONGEST)
+_WIDEST = set_sensitivity(_WIDTH, _STEPS, _STEPS // 2, len(AUDIT_CLASSES), 2, unit=Unit.person("patient", 2))
+_SET_SUMS, _SET_SHARES = _noises(_STEPS, _WIDEST)
 # A bound on the gradients of three classes and one more feature than a record has, for every account.
 _RADIUS = 2**12
 _STEEPEST = gradient_sensitivity(len(AUDIT_CLASSES) * (_WIDTH + 1), _RADIUS, unit=Unit.person("patient", 2))
@@ -238,7 +240,7 @@ def _teacher(mechanism: Any, numbers: NumberSource) -> TeacherAsk:  # noqa: ANN4
     )
 
 
-def _sums(mechanism: Any, encoder: str, numbers: NumberSource) -> SumAsk:  # noqa: ANN401
+def _sums(mechanism: Any, encoder: str, numbers: NumberSource, labels: int | None = None) -> SumAsk:  # noqa: ANN401
     return SumAsk(
         representation=_REPRESENTATIONS[encoder](numbers),
         components=_WIDTHS.get(encoder, _WIDTH),
@@ -251,6 +253,7 @@ def _sums(mechanism: Any, encoder: str, numbers: NumberSource) -> SumAsk:  # noq
         mechanism=mechanism,
         purpose=AUDIT_PURPOSE,
         request=f"r-{next(_requests)}",
+        labels=labels,
     )
 
 
@@ -345,6 +348,8 @@ def _kinds() -> dict[str, Kind]:
         for name, noise in _SUMS.items():
             kinds[f"class sums {name}, {encoder}"] = Kind(partial(_sums, noise, encoder))
             kinds[f"class sums curated {name}, {encoder}"] = Kind(partial(_sums, noise, encoder), "curated")
+        for name, noise in _SET_SUMS.items():
+            kinds[f"class sums sets {name}, {encoder}"] = Kind(partial(_sums, noise, encoder, labels=2), sets=True)
         for name, sampled in _SAMPLED.items():
             kinds[f"private k-NN {name}, {encoder}"] = Kind(partial(_neighbors, sampled, encoder))
         kinds[f"class sums masked, {encoder}"] = Kind(partial(_sums, _SHARES, encoder), "masked")
@@ -371,6 +376,7 @@ def _kinds() -> dict[str, Kind]:
         ),
         "rknn sets curated laplace": Kind(partial(_set_votes, _TABLES["laplace"], "identity"), "curated", sets=True),
         "rknn sets masked": Kind(partial(_set_votes, MASKED, "identity"), "masked", sets=True),
+        "class sums sets masked": Kind(partial(_sums, _SET_SHARES, "identity", labels=2), "masked", sets=True),
         "fedmd votes masked": Kind(partial(_party_votes, MASKED, "identity"), "masked"),
         "fedmd votes curated": Kind(partial(_party_votes, _TABLES["laplace"], "identity"), "curated"),
         "pate masked": Kind(partial(_teacher, MASKED), "masked"),

@@ -225,7 +225,7 @@ def _run(
             request.begin()
 
         _, public = inputs.samples
-        size = None if inputs.labels is None else len(inputs.labels)
+        size = None if inputs.labels is None else len(np.asarray(inputs.labels))
         with counting(steps or size, "rounds" if steps else "at work") as tell:
 
             def stage(doing: str) -> None:

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tacit.cli.recipe import Recipe
     from tacit.cli.request import RunRequest
     from tacit.core.options import Options
+    from tacit.core.samples import Named
     from tacit.datasets.frame import Frame
     from tacit.datasets.image_files import ImageFiles
     from tacit.datasets.table import Table
@@ -38,7 +39,7 @@ class RunInputs:
 
     private: Frame | Table | ImageFiles | RecordSource
     public: Frame | Table | ImageFiles
-    labels: NDArray[Any] | None
+    labels: NDArray[Any] | Named | None
     classes: NDArray[Any]
 
     @property
@@ -72,7 +73,7 @@ def read_inputs(
     classes, which are read from the labels where they are not declared. Where all public cells are numbers, and the
     table is not declared ``mixed``, private ones must be, too.
     """
-    from tacit.core.samples import match_names
+    from tacit.core.samples import Named, in_order, match_names
     from tacit.datasets.frame import Frame
     from tacit.datasets.table import Table, class_indices, read_classes
     from tacit.datasets.tables import align, read_data
@@ -105,6 +106,11 @@ def read_inputs(
     elif isinstance(found, Table) and isinstance(opened, Table):
         found = align(found, opened)
     assert found.labels is not None
+    if isinstance(found.labels, Named):
+        # Their names come from the format's own list of labels, not from records.
+        declared = found.labels.columns if classes is None else tuple(read_classes(classes))
+        sets = in_order(found.labels, declared, str(private), "the classes")
+        return RunInputs(found, opened, sets, np.array(declared))
     names = np.unique(found.labels) if classes is None else np.array(read_classes(classes))
     class_indices(found.labels, names, str(private), found.rows, label)
     return RunInputs(found, opened, found.labels, names)
@@ -154,6 +160,7 @@ def inputs_digest(data: Frame | Table | ImageFiles | RecordSource) -> str:
         arrays = [data.samples if isinstance(data, Table) else data.cells] if whole else list(data.cells)  # type: ignore[union-attr]
     for array in (*arrays, data.labels, data.persons):
         if array is not None:
+            array = np.asarray(array)
             content.update(f"{array.dtype}{array.shape}".encode())
             # Text is an array of objects; its digest is over the characters.
             content.update(repr(array.tolist()).encode() if array.dtype.kind == "O" else array.tobytes())

@@ -74,7 +74,7 @@ class Recipe:
     data_kind: str | None = setting(
         None,
         "data",
-        "Kind of data: images, text, mixed, table, embedding. Recognized from the public file if left out.",
+        "Kind of data: images, photographs, text, mixed, table, embedding. Recognized from public data if left out.",
         example='"mixed"',
     )
     text: list[str] = setting((), "data", "A text column; may be given several times.")

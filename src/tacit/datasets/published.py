@@ -175,10 +175,13 @@ def _users(file: Path) -> list[tuple[str, Floats, Integers]]:
 
 @dataclass(frozen=True)
 class PublishedSamples:
-    """Samples with the label of each, and the owner where the format names it."""
+    """Samples with the label of each, and the owner where the format names it.
 
-    samples: NDArray[Any]
-    labels: NDArray[Any]
+    Sets of labels are a ``Named`` table with one column per label.
+    """
+
+    samples: Any  # an array, or a Named table
+    labels: Any
     owners: NDArray[Any] | None = None
 
 
@@ -226,6 +229,12 @@ def _svhn(path: Path) -> PublishedSamples:
     return PublishedSamples(*read_svhn(path))
 
 
+def _mulan(path: Path) -> PublishedSamples:
+    from tacit.datasets.mulan import read_mulan
+
+    return PublishedSamples(*read_mulan(path))
+
+
 FORMATS: Mapping[str, Callable[[Path], PublishedSamples]] = {
     "cifar10": _cifar10,
     "cifar100": _cifar100,
@@ -233,6 +242,7 @@ FORMATS: Mapping[str, Callable[[Path], PublishedSamples]] = {
     "leaf": _leaf,
     "medmnist": _medmnist,
     "mnist": _mnist,
+    "mulan": _mulan,
     "svhn": _svhn,
 }
 
@@ -249,6 +259,6 @@ def read_published(format: str, path: str | Path) -> PublishedSamples:
     Traceback (most recent call last):
         ...
     tacit.core.errors.InvalidInput: unknown format 'leef': choose one of cifar10, cifar100, emnist, leaf, medmnist, \
-mnist, svhn; did you mean leaf?
+mnist, mulan, svhn; did you mean leaf?
     """
     return find(FORMATS, format, "format")(Path(path))

@@ -32,7 +32,7 @@ def samples_of(values: Any, what: str = "samples") -> Any:  # noqa: ANN401
     if isinstance(values, str | Path):
         values = read_data(values)
     if isinstance(values, Table):
-        return values.frame
+        values = values.frame
     if isinstance(values, PublishedSamples):
         return values.samples
     if isinstance(values, Frame | ImageFiles):
@@ -109,7 +109,7 @@ def labeled_samples(
     if isinstance(values, PublishedSamples):
         return values.samples, values.labels, *_owned(values.owners, person, holder)
     if isinstance(values, Table | ImageFiles):
-        samples = values.frame if isinstance(values, Table) else values
+        samples = samples_of(values) if isinstance(values, Table) else values
         return samples, _required(values.labels, values.source), *_owned(values.persons, person, holder)
     if isinstance(values, Frame) and values.labels is not None and label is None:
         rest, _, persons, holders = _apart(values, None, person, holder)

@@ -34,14 +34,14 @@ class Table:
     """Samples with named feature columns, and the label and person columns that were requested.
 
     Samples are (n, features), or images as they were given: (n, height, width) or with channels. ``rows`` are the row
-    numbers of the file, for error messages. Columns are ``named`` where the file names them; elsewhere their names
-    are indices.
+    numbers of the file, for error messages. Sets of labels are a table with one named column per label. Columns are
+    ``named`` where the file names them; elsewhere their names are indices.
     """
 
     source: str
     columns: tuple[str, ...]
     samples: NDArray[np.float64]
-    labels: NDArray[Any] | None = None
+    labels: Any = None  # one per sample, or a Named table of sets
     persons: NDArray[Any] | None = None
     rows: RowNumbers = 0
     named: bool = False

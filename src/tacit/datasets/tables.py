@@ -21,7 +21,7 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, why_unreadable
-from tacit.core.samples import match_names, pixel_side
+from tacit.core.samples import Named, match_names, pixel_side
 from tacit.datasets.frame import Frame
 from tacit.datasets.image_files import IMAGE_SUFFIXES, ImageFiles, image_files
 from tacit.datasets.published import FORMATS, read_published
@@ -189,7 +189,8 @@ def read_data(
     ``.csv``, ``.tsv`` and ``.jsonl`` may be compressed (``.gz``, ``.xz``, ``.bz2``). In an npz file the samples are the
     array ``X``, or the one that is named: ``scans.npz:train_images``. An npy file's labels are in another one, which
     ``label`` names. A folder holds images, with one subfolder per class if they are ``labeled``. A published set is
-    named by its format and has labels of its own: ``svhn:train_32x32.mat``.
+    named by its format and has labels of its own: ``svhn:train_32x32.mat``, or sets of labels:
+    ``mulan:yeast-train.arff``.
 
     >>> import tempfile, pathlib
     >>> file = pathlib.Path(tempfile.mkdtemp()) / "records.csv"
@@ -235,6 +236,8 @@ def read_data(
 
 def _published(name: str, file: Path) -> Table:
     found = read_published(name, file)
+    if isinstance(found.samples, Named):
+        return Table(f"{name}:{file}", found.samples.columns, found.samples.values, found.labels, named=True)
     columns = tuple(f"X[{i}]" for i in range(int(np.prod(found.samples.shape[1:]))))
     return Table(f"{name}:{file}", columns, found.samples, found.labels, found.owners)
 

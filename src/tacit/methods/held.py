@@ -6,15 +6,16 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from tacit.core import Integers, InvalidInput, Release, Representation, Sensitivity
 from tacit.methods.encoding import require_encodable
 from tacit.methods.question import TableQuestion, table_shape
 from tacit.private.gate import Gate
 from tacit.private.partition import require_owned
-from tacit.private.records import Private, Records, schema_of
+from tacit.private.records import Private, Records, inspect, schema_of
 
-__all__ = ["held", "release_table", "require_single_labels"]
+__all__ = ["first_labels", "held", "release_table", "require_few_labels", "require_label_sets", "require_single_labels"]
 
 
 def held(
@@ -49,6 +50,51 @@ def require_single_labels(
         if schema.sets is not None:
             raise InvalidInput(f"records have sets of labels, and {takes} one label per record; nothing was charged")
         require_encodable(representation, schema.blank, width)
+
+
+def require_label_sets(
+    records: Sequence[Private[Records]], representation: Representation, width: int, classes: int
+) -> None:
+    """Refuse a question about sets of labels that records of this kind cannot answer, as ``require_single_labels``.
+
+    >>> from tacit.representations.scaled import Identity
+    >>> own = Private(Records(np.zeros((4, 2)), np.zeros((4, 3), dtype=np.bool_)))
+    >>> require_label_sets([own], Identity(2), 2, 3)
+    """
+    for part in records:
+        schema = schema_of(part)
+        if schema.sets != classes:
+            raise InvalidInput("records must have sets of the classes that are asked about; nothing was charged")
+        require_encodable(representation, schema.blank, width)
+
+
+def require_few_labels(records: Sequence[Private[Records]], most: int | None) -> None:
+    """Refuse, on the operator's screen, records with more labels than declared, of which some would be left out.
+
+    >>> require_few_labels([Private(Records(np.zeros((1, 2)), np.ones((1, 3), dtype=np.bool_)))], 2)
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: a private record has more than max_labels = 2 labels; reduce the sets first
+    """
+
+    def check(parts: list[Records]) -> None:
+        if most is not None and parts[0].labels.sum(axis=1).max() > most:
+            raise InvalidInput(f"a private record has more than max_labels = {most} labels; reduce the sets first")
+
+    for part in records:
+        inspect([part], check)
+
+
+def first_labels(sets: NDArray[np.bool_], most: int) -> NDArray[np.bool_]:
+    """The label sets (n, classes); of one that is larger than the question allows, the first labels.
+
+    A refusal would reveal, unpaid, that there is a record with more labels.
+
+    >>> first_labels(np.array([[True, False, True], [False, True, False]]), 1).tolist()
+    [[True, False, False], [False, True, False]]
+    """
+    first: NDArray[np.bool_] = sets & (np.cumsum(sets, axis=1) <= most)
+    return first
 
 
 def release_table(

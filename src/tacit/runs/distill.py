@@ -136,8 +136,9 @@ def distill(
     timing = PublicTiming()
     with streaming(source, engine) as stream:
         given = read_given(
-            private if stream is None else None, public, data, holders, exchange is not None, observer.data
-        )
+            private if stream is None else None, public, data, holders, exchange is not None,
+            getattr(settings, "photographs", False), observer.stage, observer.data,
+        )  # fmt: skip
         if stream is not None:
             task, features = read_stream_task(stream, given, terms)
         elif exchange is not None:

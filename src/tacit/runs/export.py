@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from tacit.core import InvalidInput, TacitError
 from tacit.runs.onnx_steps import OPSET, require_expressible, step_converters
 from tacit.students.averaged import AveragedStudent, StoredNetwork
-from tacit.students.weighted import OneEachLabel
+from tacit.students.weighted import BinaryRelevance
 from tacit.students.wrapped import for_rows, without_names
 
 __all__ = ["for_classes", "label_columns", "onnx_predictions", "require_new_table", "student_to_onnx", "write_columns"]
@@ -225,8 +225,8 @@ _OWN: Mapping[type, Callable[[Any, int], Any]] = {
 }
 
 
-def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401
-    """The models of all labels in one graph: each gives its label's probability, and above 1/2 the label is set."""
+def _from_sets(students: BinaryRelevance, features: int) -> Any:  # noqa: ANN401
+    """The models of all labels in one graph: each gives its label's probability, and a threshold decides."""
     from onnx import TensorProto, helper
 
     beside = _Beside()
@@ -242,10 +242,13 @@ def _from_sets(students: OneEachLabel, features: int) -> Any:  # noqa: ANN401
         beside.tables.append(column)
         beside.nodes.append(helper.make_node("Gather", [f"label_{place}_probabilities", column.name], [chance], axis=1))
     chances = [f"chance_{place}" for place in range(len(students.students))]
-    beside.tables.append(helper.make_tensor("half", TensorProto.FLOAT, [], [0.5]))
+    thresholds = [0.5] * len(chances) if students.thresholds is None else list(students.thresholds)
+    beside.tables.append(helper.make_tensor("thresholds", TensorProto.FLOAT, [len(chances)], thresholds))
+    # At one half a binary student decides for the first class, which is that the label is absent.
+    reached = "Greater" if students.thresholds is None else "GreaterOrEqual"
     beside.nodes += [
         helper.make_node("Concat", chances, ["probabilities"], axis=1),
-        helper.make_node("Greater", ["probabilities", "half"], ["label"]),
+        helper.make_node(reached, ["probabilities", "thresholds"], ["label"]),
     ]
     outputs = [("label", TensorProto.BOOL, len(chances)), ("probabilities", TensorProto.FLOAT, len(chances))]
     return beside.graph("sets of labels", features, outputs)

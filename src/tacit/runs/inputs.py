@@ -36,10 +36,10 @@ __all__ = [
 class Data:
     """A description of the samples, where it does not follow from the samples themselves.
 
-    ``kind`` (images, text, mixed, table, embedding) is recognized from the public samples by default. ``label`` is the
-    label column of a private table; ``text`` and ``categories`` are the text and the categorical columns. ``persons``
-    is the person of each record, as a column's name or one value per record. ``test`` is a pair (X, y) on which methods
-    with rounds are measured.
+    ``kind`` (images, photographs, text, mixed, table, embedding) is recognized from the public samples by default.
+    ``label`` is the label column of a private table; ``text`` and ``categories`` are the text and the categorical
+    columns. ``persons`` is the person of each record, as a column's name or one value per record. ``test`` is a pair
+    (X, y) on which methods with rounds are measured.
 
     >>> Data(label="outcome", categories=["ward"]).label
     'outcome'
@@ -88,12 +88,15 @@ def read_given(
     data: Data | None = None,
     holders: Any = 1,  # noqa: ANN401
     nodes: bool = False,
+    photographs: bool = False,
+    stage: Callable[[str], None] | None = None,
     seen: Callable[[Sequence[str]], None] = lambda _: None,
 ) -> GivenData:
     """The inputs as numbers; ``persons`` and ``holders`` may name columns of the private table.
 
-    An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights. ``seen`` gets
-    the recognized kind of the public samples before they are encoded, which may take minutes.
+    An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights. With
+    ``photographs`` images in color are encoded by one. ``stage`` is told before samples are encoded,
+    and ``seen`` what kind of data was recognized.
 
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
     >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
@@ -106,7 +109,10 @@ def read_given(
         # The person of a public row is neither a feature nor protected.
         public = opened = opened.take([name for name in opened.columns if name != data.persons])
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
-    found = recognize(opened, data.kind, text, tuple(data.categories), False if nodes else None)
+    if stage is not None and not (isinstance(opened, np.ndarray) and opened.ndim < 3):
+        stage("encoding the samples")
+    pretrained = (False, False) if nodes else (None, photographs)
+    found = recognize(opened, data.kind, text, tuple(data.categories), *pretrained)
     seen(found.lines)
     raw: list[Any] = []
     persons, test = data.persons, data.test
@@ -115,7 +121,8 @@ def read_given(
         private, persons, holders = _read_private(private, found, data.label, columns, (persons, holders), raw)
     if test is not None:
         test = (_encoded(test[0], samples_of(test[0], "test samples"), found), test[1])
-    return GivenData(private, _encoded(public, opened, found), test, persons, holders, found, (tuple(raw), opened))
+    seen = _encoded(public, opened, found) if found.public is None else found.public
+    return GivenData(private, seen, test, persons, holders, found, (tuple(raw), opened))
 
 
 def _read_private(

@@ -234,10 +234,9 @@ def read_nodes_task(
     files need none: nodes have arrays of the same shape.
     """
     kind, encoder = KINDS[given.recognized.kind], given.recognized.encoder
-    at_nodes = "not needed" if encoder is None else encoder.at_nodes
-    if at_nodes == "impossible":
-        raise InvalidInput("a sparse matrix has no columns that nodes could match: give a table, or run without nodes")
-    if at_nodes == "sent":
+    if isinstance(why_not := getattr(encoder, "why_not", None), str):
+        raise InvalidInput(why_not)
+    if encoder is not None and encoder.at_nodes == "sent":
         if not method.encodes:
             raise InvalidInput(
                 f"the public samples are {kind}, and over nodes {method.name} takes numbers: choose auto, rknn or "
@@ -265,8 +264,14 @@ def label_table(sets: Any, classes: Iterable[Any] | None = None) -> tuple[NDArra
     [[True, False], [False, False], [True, True]]
     >>> label_table(np.array([[0, 1], [1, 1]]))[0].tolist()
     [[False, True], [True, True]]
+    >>> from tacit.core.samples import Named
+    >>> label_table(Named(np.array([[0, 1]]), ("cat", "dog")), classes=["dog", "cat"])
+    (array([[ True, False]]), array(['dog', 'cat'], dtype='<U3'))
     """
     names = None if classes is None else class_names(classes)
+    if (columns := column_names(sets, "label sets")) is not None:
+        names = np.array(columns) if names is None else names
+        sets = np.asarray(in_order(sets, tuple(map(str, names)), "label sets", "the classes"))
     if isinstance(sets, np.ndarray):
         if sets.ndim != 2 or sets.dtype.kind not in "biu" or not np.isin(sets, (0, 1)).all():
             raise InvalidInput("multi-label data must be a table of zeros and ones, or a list of classes per record")
@@ -302,13 +307,17 @@ def _pair(private: Any, expected: bool) -> tuple[NDArray[Any], NDArray[Any], boo
     """
     if isinstance(private, tuple | list) and len(private) == 2:
         given = private[1]
-        table = isinstance(given, np.ndarray) and given.ndim == 2 and given.shape[1] > 1
+        table = np.ndim(given) == 2 and np.shape(given)[1] > 1 if _is_table(given) else False
         lists = isinstance(given, Sequence) and any(isinstance(each, list | tuple | set | frozenset) for each in given)
         columns = lists and all(isinstance(each, list | tuple) and len(each) == 1 for each in given)
         if expected or table or (lists and not columns):
             return rows(private[0], "private"), np.empty(0), True
     samples, labels = labeled(private)
     return samples, labels, False
+
+
+def _is_table(labels: Any) -> bool:  # noqa: ANN401
+    return isinstance(labels, np.ndarray) or column_names(labels, "label sets") is not None
 
 
 def _unit(unit: Unit | None, owned: NDArray[Any] | None) -> Unit:

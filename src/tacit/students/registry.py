@@ -47,7 +47,7 @@ TYPES = (
     "tacit.representations.student_features.NeighborMap",
     "tacit.students.averaged.AveragedStudent",
     "tacit.students.averaged.StoredNetwork",
-    "tacit.students.weighted.OneEachLabel",
+    "tacit.students.weighted.BinaryRelevance",
     "tacit.students.wrapped.Flatten",
     "tacit.students.wrapped.Projected",
 )
@@ -61,6 +61,8 @@ _MOVED = {
     "tacit.students.flattened": "tacit.students.wrapped",
     "tacit.students.projected": "tacit.students.wrapped",
 }
+# A former name of a class, as the schema of older files has it.
+_RENAMED = {'"__class__": "OneEachLabel"': '"__class__": "BinaryRelevance"'}
 
 
 STUDENTS = Registry("student", "tacit.students", {
@@ -218,7 +220,7 @@ def _without_traces(payload: bytes) -> bytes:
 
 
 def _with_present_modules(payload: bytes) -> bytes:
-    """The archive with the present modules of our classes."""
+    """The archive with the present modules and names of our classes."""
     written = io.BytesIO()
     with zipfile.ZipFile(io.BytesIO(payload)) as given, zipfile.ZipFile(written, "w") as archive:
         for name in given.namelist():
@@ -226,6 +228,8 @@ def _with_present_modules(payload: bytes) -> bytes:
             if name == _SCHEMA:
                 for before, now in _MOVED.items():
                     content = content.replace(f'"{before}"'.encode(), f'"{now}"'.encode())
+                for before, now in _RENAMED.items():
+                    content = content.replace(before.encode(), now.encode())
             archive.writestr(zipfile.ZipInfo(name), content)
     return written.getvalue()
 

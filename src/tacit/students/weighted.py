@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,11 +13,13 @@ from tacit.core import InvalidInput
 
 __all__ = [
     "ESTIMATORS",
-    "OneEachLabel",
+    "THRESHOLDS",
+    "BinaryRelevance",
     "fit_by_label",
     "fit_hard",
     "fit_soft",
     "forest",
+    "label_thresholds",
     "logistic",
     "takes_weights",
 ]
@@ -122,15 +124,21 @@ def fit_soft(
 
 
 @dataclass(frozen=True)
-class OneEachLabel:
-    """Binary relevance: one trained binary student per label."""
+class BinaryRelevance:
+    """One trained binary student per label; a label is present if its probability reaches that label's threshold.
+
+    Without ``thresholds`` every student decides by itself, which is at one half.
+    """
 
     multilabel: ClassVar[bool] = True
 
     students: tuple[Any, ...]
+    thresholds: tuple[float, ...] | None = None
 
     def predict(self, X: NDArray[Any]) -> NDArray[np.bool_]:
         """The labels of each sample, bool (samples, labels); images are flattened."""
+        if self.thresholds is not None:
+            return self.predict_proba(X) >= np.array(self.thresholds)
         rows = np.asarray(X).reshape(len(X), -1)
         return np.column_stack([np.asarray(each.predict(rows), dtype=np.bool_) for each in self.students])
 
@@ -142,14 +150,69 @@ class OneEachLabel:
         return np.column_stack(chances)
 
 
-def fit_by_label(student: Any, samples: NDArray[Any], chances: NDArray[np.float64]) -> OneEachLabel:  # noqa: ANN401
+def fit_by_label(
+    student: Any,  # noqa: ANN401
+    samples: NDArray[Any],
+    chances: NDArray[np.float64],
+    rule: str = "half",
+) -> BinaryRelevance:
     """Binary relevance: a clone of the student per label, trained on probabilities, (samples, labels).
+
+    The thresholds are those of ``rule`` (``label_thresholds``) for the student's own probabilities of these samples. A
+    student without probabilities decides by itself.
 
     >>> sure = np.array([[0.95, 0.1], [0.05, 0.1]])
     >>> fit_by_label(logistic(), np.array([[0.0], [1.0]]), sure).predict(np.array([[0.0], [1.0]])).tolist()
     [[True, False], [False, False]]
     """
     answers = np.array([False, True])
-    return OneEachLabel(
+    trained = BinaryRelevance(
         tuple(fit_soft(student, samples, answers, np.column_stack([1 - each, each])) for each in chances.T)
     )
+    if rule == "half" or not all(hasattr(each, "predict_proba") for each in trained.students):
+        return trained
+    return replace(trained, thresholds=label_thresholds(rule, chances, trained.predict_proba(samples)))
+
+
+# How a probability becomes a label.
+THRESHOLDS = ("f1", "frequency", "half")
+
+
+def label_thresholds(
+    rule: str, chances: NDArray[np.float64], scores: NDArray[np.float64] | None = None
+) -> tuple[float, ...]:
+    """A threshold per label for ``scores``, if samples have each label with the probability in ``chances``.
+
+    ``f1`` is one threshold for all labels, which maximizes the expected micro-F1, 2·E[right]/(predicted + E[present]).
+    For calibrated scores it is half of the F1 that is reached, never above one half (Lipton, Elkan and Naryanaswamy,
+    2014). ``frequency`` predicts every label as often as it is expected. ``half`` makes the fewest single errors.
+    Nothing but probabilities is used, so this is post-processing of what they were computed from.
+
+    >>> chances = np.array([[0.9, 0.48], [0.4, 0.1], [0.1, 0.0]])
+    >>> [(chances >= label_thresholds(rule, chances)).astype(int).tolist() for rule in ("f1", "half")]
+    [[[1, 1], [1, 0], [0, 0]], [[1, 0], [0, 0], [0, 0]]]
+    >>> (chances >= label_thresholds("frequency", chances)).sum(axis=0).tolist()
+    [1, 1]
+    """
+    scores = chances if scores is None else scores
+    labels = int(chances.shape[1])
+    if rule == "half":
+        return (0.5,) * labels
+    if rule == "f1":
+        order = np.argsort(-scores, axis=None, kind="stable")
+        right = np.cumsum(chances.ravel()[order])
+        reached = 2 * right / (np.arange(1, len(order) + 1) + right[-1])
+        ranked = scores.ravel()[order]
+        # Equal scores are on the same side of every threshold.
+        last = np.append(ranked[1:] < ranked[:-1], True)
+        return (_below(ranked, int(np.where(last, reached, -1.0).argmax()) + 1),) * labels
+    expected = np.rint(chances.sum(axis=0)).astype(np.int64)
+    ranked = -np.sort(-scores, axis=0)
+    return tuple(_below(ranked[:, label], int(expected[label])) for label in range(labels))
+
+
+def _below(ranked: NDArray[np.float64], count: int) -> float:
+    """A threshold that the first ``count`` of the scores reach: between the last of them and the next."""
+    if count == 0:
+        return float(np.nextafter(max(1.0, ranked[0]), 2.0))
+    return float(ranked[count - 1] if count == len(ranked) else (ranked[count - 1] + ranked[count]) / 2)

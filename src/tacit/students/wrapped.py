@@ -15,7 +15,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin
 
 from tacit.core import Floats, Integers
 from tacit.core.samples import in_order
-from tacit.students.weighted import OneEachLabel, fit_hard, fit_soft
+from tacit.students.weighted import BinaryRelevance, fit_hard, fit_soft
 
 __all__ = [
     "EncodedStudent",
@@ -70,7 +70,7 @@ def for_images(student: Any) -> Any:  # noqa: ANN401
     """
     from sklearn.pipeline import Pipeline
 
-    if hasattr(student, "save_tensors") or isinstance(student, OneEachLabel):
+    if hasattr(student, "save_tensors") or isinstance(student, BinaryRelevance):
         return student
     return Pipeline([("flatten", Flatten()), ("student", student)])
 

@@ -13,7 +13,7 @@ from tacit.core.codec import StrictReader, decode, encode
 from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import Frame
 from tacit.encoders.encoded import EncodedRows, packed_table
-from tacit.encoders.kinds import ImageEncoder
+from tacit.encoders.images import ImageEncoder
 from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import TextEncoder
 from tacit.federation.intake.question import OpenQuestion

@@ -345,9 +345,8 @@ def test_wrong_tasks_are_named():
         tacit.distill(PRIVATE, np.ones((20, 5)), 1, method="class_sums", classes=CLASSES)
     with pytest.raises(InvalidInput, match="delta must be 0, or in"):
         tacit.distill(PRIVATE, PUBLIC, 1, delta="1e-40", method="class_sums", classes=CLASSES)
-    sets = [{each} for each in PRIVATE[1]]
-    with pytest.raises(InvalidInput, match="one label per record"):
-        tacit.distill((PRIVATE[0], sets), PUBLIC, 1, method="class_sums", classes=CLASSES)
+    with pytest.raises(InvalidInput, match="multi-label data must be a table"):
+        tacit.distill(PRIVATE, PUBLIC, 1, method=tacit.Auto(releases="sums", max_labels=2), classes=CLASSES)
 
 
 @pytest.mark.parametrize(

@@ -225,8 +225,8 @@ class AutoCoordinator:
         return gather(state.releases)
 
 
-# Kinds of samples that form one cluster per class: encoded texts, and embeddings.
-MIXED_KINDS = ("text", "embedding")
+# Kinds of samples that form one cluster per class: encoded texts and photographs, and embeddings.
+MIXED_KINDS = ("text", "photographs", "embedding")
 # The weight of the released odds in every step.
 KEPT = 0.5
 # Principal components for which the covariance is estimated, limited by the number of samples.

@@ -20,7 +20,7 @@ from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, sum_mechanism, sums_forecast
+from tacit.methods.class_sums.plan import SMALLEST_DELTA, added_as, counted, sum_mechanism, sums_forecast
 from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.forecast import Evidence, Expected
@@ -45,8 +45,11 @@ CLEAR, UNSURE = 3, 0.01
 def prepare(task: Task, options: Auto) -> Job:
     """The job of the default method: its own plan for a curator's records, otherwise votes, or what the options fix."""
     reason = elsewhere(task)
-    if reason is not None and options.releases == "sums":
-        return prepare_sums(task, ClassSums(student=options.student))
+    if not task.multilabel and options.max_labels is not None:
+        raise InvalidInput("max_labels is for records with sets of labels; these have one label each")
+    if reason is not None and (options.releases == "sums" or (options.releases == "auto" and summable_sets(task))):
+        settings = ClassSums(max_labels=options.max_labels, thresholds=options.thresholds, student=options.student)
+        return prepare_sums(task, settings)
     if reason is None and options.releases == "votes" and task.kind != "images":
         reason = "votes were asked for"
     if reason is not None:
@@ -86,7 +89,8 @@ def prepare(task: Task, options: Auto) -> Job:
 
 def _votes(task: Task, options: Auto, reason: str) -> Job:
     task.observer.stage(f"planning reverse k-NN votes: {reason}")
-    job = prepare_votes(task, ReverseKNN(student=options.student))
+    settings = ReverseKNN(max_labels=options.max_labels, thresholds=options.thresholds, student=options.student)
+    job = prepare_votes(task, settings)
     return replace(job, chosen={**job.chosen, "votes because": reason})
 
 
@@ -103,6 +107,12 @@ def elsewhere(task: Task) -> str | None:
     if task.delta == 0 and task.kind not in PURE_KINDS:
         return "with delta = 0 they need the least noise"
     return None
+
+
+def summable_sets(task: Task) -> bool:
+    """Whether sets of labels are summed once: a curator has a known number of records, and there is a delta."""
+    central = task.nodes is None and task.trust in (None, Trust.CENTRAL)
+    return task.multilabel and central and task.delta > 0 and counted(task) is not None
 
 
 def worth_dividing(teaching: AutoTeaching) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 
 from tacit.core import Spend
 from tacit.core.options import check, option, with_renamed
+from tacit.students.weighted import THRESHOLDS
 
 __all__ = ["Auto"]
 
@@ -18,11 +19,13 @@ __all__ = ["Auto"]
 class Auto:
     """The default method, which chooses its questions from public samples and earlier releases.
 
-    For tables, texts and embeddings it asks for class sums. For images it first asks for votes on clusters. If these
+    For tables, texts, embeddings, and photographs that a pretrained network encodes it asks for class sums. For other
+    images it first asks for votes on clusters. If these
     are nearly pure, more votes follow in the feature space of a network trained on them. Otherwise class sums of the
     images' gradients follow; then, where noise leaves enough of them, the gradient of the regression that follows from
-    them, and else sums of such a network's features. ``releases`` fixes votes or sums. For one-record holders, nodes,
-    sets of labels and, with delta = 0, plain numbers it uses reverse k-NN votes.
+    them, and else sums of such a network's features. ``releases`` fixes votes or sums. For sets of labels it asks for
+    class sums once, if there is a delta. For one-record holders, nodes and, with delta = 0, plain numbers and sets of
+    labels it uses reverse k-NN votes.
     """
 
     name: ClassVar[str] = "auto"
@@ -32,6 +35,17 @@ class Auto:
         "auto",
         "What is released: votes, sums, or auto (chosen by the plan).",
         choices=("auto", "votes", "sums"),
+    )
+    max_labels: int | None = option(
+        None,
+        "For records with sets of labels: the most labels of one record; public, as it determines the noise.",
+        least=1,
+    )
+    thresholds: str = option(
+        "f1",
+        "For sets of labels, when a label is predicted: f1 (the best expected micro-F1), frequency (as often as it was "
+        "released), or half (at a probability of 1/2).",
+        choices=THRESHOLDS,
     )
     student: Any = option(
         "auto", "auto; logistic, map, forest; with torch network, or for images handwriting, photographs."
@@ -51,6 +65,11 @@ class Auto:
 
         one = least_prices(epsilon, delta) + ([[least_gaussian(epsilon, delta)]] if delta > 0 else [])
         return one + divided_prices(epsilon, delta)
+
+    @property
+    def photographs(self) -> bool:
+        """Whether images in color are encoded by a pretrained network: not for a student that is to see images."""
+        return isinstance(self.student, str) and self.student == "auto" and self.releases != "votes"
 
     @property
     def trust_over_nodes(self) -> str:

@@ -89,11 +89,11 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
 
 def _plan_sums(task: Task, releases: str) -> AutoPlan:
     """Sums, and for tables with Gaussian noise that leaves enough of them a gradient."""
-    # The columns of a mixed table were brought to one scale by their encoder.
-    seen = "identity" if task.kind == "mixed" else "auto"
+    # The columns of a mixed table were brought to one scale by their encoder, as a network's features are.
+    seen = "identity" if task.kind in ("mixed", "photographs") else "auto"
     plan = AutoPlan(
         task.kind, seen, "auto", False, (task,), "sums",
-        (("questions", "class sums, once: classes in tables, texts and embeddings are about linearly separable"),),
+        (("questions", "class sums, once: classes of such samples are about linearly separable"),),
     )  # fmt: skip
     if task.kind in MIXED_KINDS:
         mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")

@@ -28,18 +28,19 @@ __all__ = [
     "read_calibrated",
     "read_logistic",
     "read_squares",
+    "ridge",
     "summed_records",
 ]
 
 # The most public samples for a fit; more take longer without a gain.
-_MOST_ROWS = 20_000
+MOST_ROWS = 20_000
 # Prior variances of the weights, from which the likeliest is chosen.
 SPREADS = np.geomspace(1e-3, 1e4, 57)
 # The curvature is taken at even odds and is smaller where the fit is confident, so the ridge is this much larger.
 CAUTION = 3.0
 # Least squares have the same curvature everywhere, so the ridge may be smaller.
 SQUARES_CAUTION = 2.0
-_STEPS = 500
+FIT_STEPS = 500
 # The least curvature relative to the largest: odds that are sure of a class have none.
 _FLATTEST = 1e-9
 # The largest factor between least-squares scores and log-odds, and the ridge of the offsets.
@@ -167,7 +168,7 @@ class LinearOdds:
         return likely
 
 
-def _ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float, largest: float = math.inf) -> Reals:
+def ridge(curvature: Reals, residual: Reals, variances: Reals, caution: float, largest: float = math.inf) -> Reals:
     """The ridge of each weight, by empirical Bayes.
 
     Weights are modeled as draws from one normal law. A residual is the weight times the curvature, plus noise; the
@@ -191,7 +192,7 @@ def read_logistic(found: Moments, public: Reals, around: LinearOdds | None = Non
     from scipy.optimize import minimize
     from scipy.special import logsumexp
 
-    rows = public[:: -(-len(public) // _MOST_ROWS)]
+    rows = public[:: -(-len(public) // MOST_ROWS)]
     classes, components = found.means.shape
     # Odds are not further from the right ones than they are from even ones: much noise would make that likely, too.
     largest = math.inf if around is None else float(np.square(around.weights).mean())
@@ -200,7 +201,7 @@ def read_logistic(found: Moments, public: Reals, around: LinearOdds | None = Non
     before, base = around.probabilities(rows), rows @ around.weights + around.intercepts
     curvature = (before * (1 - before)).T @ np.maximum(np.square(rows), 1e-12) / len(rows)
     curvature = np.maximum(curvature, _FLATTEST * curvature.max())
-    held = _ridge(curvature, found.means - before.T @ rows / len(rows), found.variances, CAUTION, largest)
+    held = ridge(curvature, found.means - before.T @ rows / len(rows), found.variances, CAUTION, largest)
     # Preconditioning: in these units the curvature is about equal in every direction.
     unit = 1 / np.sqrt(curvature + held)
     start = np.zeros((components + 1) * classes)
@@ -216,7 +217,7 @@ def read_logistic(found: Moments, public: Reals, around: LinearOdds | None = Non
         rest = likely.mean(axis=0) - found.shares
         return float(value + (held * weights**2).sum() / 2), np.concatenate([slope.ravel(), rest])
 
-    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": _STEPS}).x
+    best = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": FIT_STEPS}).x
     weights = best[: components * classes].reshape(classes, components) * unit
     return LinearOdds(around.weights + weights.T, around.intercepts + best[components * classes :])
 
@@ -231,7 +232,7 @@ def _squares(found: Moments, public: Reals) -> tuple[LinearOdds, Reals]:
     rows = public - public.mean(axis=0)
     spread = np.maximum(np.square(rows).mean(axis=0), 1e-12)
     residual = found.means - found.shares[:, None] * public.mean(axis=0)
-    held = _ridge(np.broadcast_to(spread, residual.shape), residual, found.variances, SQUARES_CAUTION)
+    held = ridge(np.broadcast_to(spread, residual.shape), residual, found.variances, SQUARES_CAUTION)
     moment = rows.T @ rows / len(rows)
     inverses = [np.linalg.inv(moment + np.diag(ridge)) for ridge in held]
     weights = np.stack([inverse @ each for inverse, each in zip(inverses, residual, strict=True)], axis=1)

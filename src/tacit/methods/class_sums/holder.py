@@ -20,7 +20,7 @@ from tacit.engines.fragments import BLOCK
 from tacit.mechanisms.choices import RECORD_SUMS, SUM_SHARES, allowed_for_tables
 from tacit.methods.class_sums.wire import SumAsk, on_grid
 from tacit.methods.encoding import encoded_block, encoded_chunks
-from tacit.methods.held import held, release_table, require_single_labels
+from tacit.methods.held import first_labels, held, release_table, require_label_sets, require_single_labels
 from tacit.private.gate import Gate
 from tacit.private.node_side import NodeContext, NodeSide, allowed_by_step
 from tacit.private.partition import bounded, one_stream
@@ -55,7 +55,10 @@ class SumHolder:
     def answer(self, ask: SumAsk) -> Release[Any]:
         """Pay, and return the mechanism's output for the sums."""
         SUMS.require(ask.mechanism, self._gate.named)
-        require_single_labels(self._records, ask.representation, ask.components, "class sums take")
+        if ask.labels is None:
+            require_single_labels(self._records, ask.representation, ask.components, "class sums take")
+        else:
+            require_label_sets(self._records, ask.representation, ask.components, ask.classes)
         if self._streamed:
             inspect(self._records, lambda own: own[0].require_sendable(SumTable(ask)))
         sums = combine(self._records, partial(self._added, ask))
@@ -97,13 +100,17 @@ def class_sums(
 ) -> Integers:
     """The exact table of these records: a row per class, a column per component and one of counts.
 
-    If ``ask.centered``, each row is multiplied by the number of classes, and the sum of all rows subtracted.
+    If ``ask.centered``, each row is multiplied by the number of classes, and the sum of all rows subtracted; for sets
+    of labels, ``ask.shift`` times the sum of all records.
 
     >>> from tacit.representations.scaled import Identity
     >>> ask = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1")
     >>> rows = np.array([[1.0, 2.0], [60.0, 80.0], [3.0, np.nan], [1.0, 1.0]])
     >>> class_sums(ask, Records(rows, np.array([0, 0, 1, 7]))).tolist()
     [[7, 10, 10], [0, 0, 0]]
+    >>> both = SumAsk(Identity(2), 2, 1.0, 10, "l2", 5, ("a", "b"), "c0ffee", None, "sums", "r-1", labels=2)
+    >>> class_sums(both, Records(rows[:2], np.array([[True, True], [False, True]]))).tolist()
+    [[1, 2, 5], [7, 10, 10]]
     """
     table = np.zeros(ask.table_shape, dtype=np.int64)
     done = 0
@@ -118,13 +125,20 @@ def class_sums(
 def _add(ask: SumAsk, encoded: Floats, labels: Integers, table: Integers) -> None:
     """Add encoded records to the rows of their classes; one that is not finite or has another class adds nothing."""
     whole, there = on_grid(encoded, ask.scale, ask.radius, ask.norm)
-    there &= (labels >= 0) & (labels < ask.classes)
+    if ask.labels is None:
+        there &= (labels >= 0) & (labels < ask.classes)
     added = np.column_stack([whole[there], np.full(int(there.sum()), ask.count)])
-    np.add.at(table, labels[there], added)
+    if ask.labels is None:
+        np.add.at(table, labels[there], added)
+        return
+    sets = first_labels(labels[there].astype(np.bool_), ask.labels).astype(np.int64)
+    table += (ask.classes * sets - ask.shift if ask.centered else sets).T @ added
 
 
 def _centered(ask: SumAsk, table: Integers) -> Integers:
-    centered: Integers = ask.classes * table - table.sum(axis=0) if ask.centered else table
+    """The table with the sum of all rows subtracted; those of label sets are centered record by record."""
+    single = ask.centered and ask.labels is None
+    centered: Integers = ask.classes * table - table.sum(axis=0) if single else table
     return centered
 
 

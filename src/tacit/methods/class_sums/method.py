@@ -12,16 +12,18 @@ from tacit.methods.class_sums.coordinator import ReleasedSums, SumCoordinator, p
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import SumPlan, counted, plan_sums, trusted_with_sums
+from tacit.methods.class_sums.sets import public_label_chances
 from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
+from tacit.methods.held import require_few_labels
 from tacit.methods.task import Job, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
+from tacit.students.weighted import fit_by_label, label_thresholds
 
 __all__ = ["prepare"]
 
 
 def prepare(task: Task, options: ClassSums) -> Job:
     """The job that labels this task's public samples from the noisy class sums of its records."""
-    task.single_labels("class_sums")
     trust = trusted_with_sums(task, "class sums have", "encoding", "class sums")
     # The odds are linear in the features, so the default student is linear too.
     automatic = isinstance(options.student, str) and options.student == "auto"
@@ -31,6 +33,8 @@ def prepare(task: Task, options: ClassSums) -> Job:
     task.check_representation(chosen.base)
     task.check_representation(chosen.question.representation)
     ask = chosen.question
+    if ask.labels is not None:
+        require_few_labels(task.parts, options.max_labels)
     return CuratedJob(
         task,
         options,
@@ -46,10 +50,11 @@ def prepare(task: Task, options: ClassSums) -> Job:
             "norm": ask.norm,
             "radius": ask.radius,
             "count": ask.count,
+            **({} if ask.labels is None else {"labels": ask.labels}),
         },
         stage="adding up the records of each class",
         holder=partial(_answering, task, options),
-        finish=partial(_finished, task, options, chosen, student),
+        finish=partial(_finished if ask.labels is None else _labeled_sets, task, options, chosen, student),
         unit=chosen.unit,
         doubts=chosen.doubts,
         caveats=sharers_caveat(ask.mechanism, chosen.trust),
@@ -72,4 +77,19 @@ def _finished(task: Task, options: ClassSums, plan: SumPlan, student: Any, relea
         labels=labels,
         probabilities=chances,
         arrays={"sums": released.table},
+    )
+
+
+def _labeled_sets(task: Task, options: ClassSums, plan: SumPlan, student: Any, released: ReleasedSums) -> Outcome:  # noqa: ANN401
+    """The probability of every label for the public samples, and a student per label trained on them."""
+    task.observer.stage("fitting odds to the sums")
+    records = counted(task)
+    assert records is not None
+    chances = public_label_chances(released, plan.question, task.public, records)
+    return Outcome(
+        student=fit_by_label(student, task.public.reshape(len(task.public), -1), chances, options.thresholds),
+        labels=chances >= np.array(label_thresholds(options.thresholds, chances)),
+        probabilities=chances,
+        arrays={"sums": released.table},
+        recipe={"student": type(student).__name__},
     )

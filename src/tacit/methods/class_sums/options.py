@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from tacit.core import Pure, Representation, Spend
 from tacit.core.options import check, option, with_renamed
+from tacit.students.weighted import THRESHOLDS
 
 __all__ = ["ClassSums"]
 
@@ -23,7 +24,8 @@ class ClassSums:
     the public samples, clipped, and added to the row of its class. The rows are released once. They are all that a
     logistic regression needs of the labels, so the odds of the public samples are computed from them (``fit``), and a
     ``student`` is trained on those. Best if classes are linearly separable in the representation: tables, texts,
-    features of networks.
+    features of networks. A record with a set of labels is added to the row of each of them, and every label has odds of
+    its own.
     """
 
     name: ClassVar[str] = "class_sums"
@@ -52,6 +54,18 @@ class ClassSums:
         "logistic",
         "How class odds are computed from the sums: logistic (regression by moments) or least-squares.",
         choices=("logistic", "least-squares"),
+    )
+    max_labels: int | None = option(
+        None,
+        "For records with sets of labels: the most labels of one record, by default all; public, as it determines the "
+        "noise.",
+        least=1,
+    )
+    thresholds: str = option(
+        "f1",
+        "For sets of labels, when a label is predicted: f1 (the best expected micro-F1), frequency (as often as it was "
+        "released), or half (at a probability of 1/2).",
+        choices=THRESHOLDS,
     )
     student: Any = option(
         "auto", "auto; logistic, map, forest; with torch network, or for images handwriting, photographs."

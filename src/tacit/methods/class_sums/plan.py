@@ -19,7 +19,15 @@ from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.mechanisms.masked.distributed_gaussian import DistributedGaussian
 from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.wire import LARGEST_RADIUS, Norm, SumAsk, lengths, sum_sensitivity
+from tacit.methods.class_sums.wire import (
+    LARGEST_RADIUS,
+    Norm,
+    SumAsk,
+    lengths,
+    set_sensitivity,
+    set_shift,
+    sum_sensitivity,
+)
 from tacit.methods.forecast import Evidence, Expected, of_planes
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
@@ -34,6 +42,7 @@ __all__ = [
     "added_as",
     "counted",
     "forecast",
+    "most_labels",
     "plan_sums",
     "suggest_components",
     "sum_mechanism",
@@ -59,6 +68,9 @@ _MOST, _SPREAD, WORTH = 200, 2.0, 0.5
 _LOOKED_AT = 5000
 # Warn if noise leaves less than this part of the signal.
 _WORTHWHILE = 0.1
+# For sets of labels: the least weight of counts, and the standard deviation of a frequency above which counts weigh
+# more.
+_LIGHT, _VAGUE = 0.25, 0.05
 SMALLEST_DELTA = Fraction(1, 10**30)
 SUM_PURPOSE = "class sums"
 
@@ -79,9 +91,10 @@ class SumPlan:
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The plan in words."""
         ask = self.question
+        rows = "class" if ask.labels is None else "label"
         pure = "; a delta above 0 would need several times less noise" if ask.norm == "l1" else ""
         return (
-            ("mechanism", f"{type(ask.mechanism).__name__}: one noisy sum per class is released, once{pure}"),
+            ("mechanism", f"{type(ask.mechanism).__name__}: one noisy sum per {rows} is released, once{pure}"),
             (
                 "questions",
                 f"{ask.components} components of the public samples by {self.representation}, clipped in "
@@ -115,7 +128,10 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     classes = len(task.classes)
     if options.components is None and not replace:
         raise InvalidInput("give components: under add-remove the number of records is private")
-    norm, count, centered = added_as(task, options.count_weight)
+    labels = most_labels(task, options)
+    norm, count, centered = added_as(task, options.count_weight, labels)
+    # A label is present or not: every label is one question about two classes.
+    sides = classes if labels is None else 2
     name, base = sum_representation(options.representation, task.public, classes)
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
@@ -126,10 +142,10 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     kept = None
     if options.components is None:
         # Relative to the radius, the sensitivity hardly depends on the number of components.
-        mechanism = sum_mechanism(task, trust, norm, count, centered, most)
+        mechanism = sum_mechanism(task, trust, norm, count, centered, most, labels)
         deviation = math.sqrt(mechanism.noise_law.variance * _answers(task, trust)) / RADIUS
         deviation /= classes if centered else 1
-        most, kept = suggest_components(points, deviation / task.units, task.units, classes, norm)
+        most, kept = suggest_components(points, deviation / task.units, task.units, sides, norm)
     fitted = PrincipalComponents(fitted.mean, fitted.directions[:most])
     length = float(np.quantile(lengths(points[:, :most], norm), _WITHIN))
     if not length > 0:
@@ -143,10 +159,11 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
         count=count,
         class_names=tuple(map(str, task.classes)),
         space=content_digest(row_digests(points)),
-        mechanism=sum_mechanism(task, trust, norm, count, centered, most),
+        mechanism=sum_mechanism(task, trust, norm, count, centered, most, labels),
         purpose=SUM_PURPOSE,
         request=task.request,
         centered=centered,
+        labels=labels,
     )
     return SumPlan(ask, name, base, trust, task.unit, kept, _doubts(task, kept))
 
@@ -157,17 +174,41 @@ def counted(task: Task) -> int | None:
     return task.units if task.adjacency is Adjacency.REPLACE_ONE and single else None
 
 
-def added_as(task: Task, weight: float | None = None) -> tuple[Norm, int, bool]:
+def most_labels(task: Task, options: ClassSums) -> int | None:
+    """The most labels of a record that has a set of them, by default all; None for records with one label each."""
+    if not task.multilabel:
+        if options.max_labels is not None:
+            raise InvalidInput("max_labels is for records with sets of labels; these have one label each")
+        return None
+    classes = len(task.classes)
+    labels = classes if options.max_labels is None else options.max_labels
+    if labels > classes:
+        raise InvalidInput(f"max_labels must be between 1 and the {classes} classes, got {labels}")
+    if counted(task) is None:
+        raise InvalidInput(
+            "sums of label sets need a public number of records: replace-one adjacency, and one record per person"
+        )
+    if options.fit != "logistic":
+        raise InvalidInput(f"sets of labels are fitted by logistic regressions only: leave out fit, got {options.fit}")
+    return labels
+
+
+def added_as(task: Task, weight: float | None = None, labels: int | None = None) -> tuple[Norm, int, bool]:
     """The norm in which records are clipped, the weight of a record's count, and whether sums are centered.
 
     With δ = 0 the norm is L1. If the number of records is public, the sum over all rows is known, and centering saves
     the budget for it. In L2 under replace-one adjacency counts cost nothing up to the radius, or up to √(1 − 2/classes)
     of it if sums are centered. Otherwise they cost a little, and a small weight is enough, since classes have far more
-    records than the noise hides.
+    records than the noise hides. ``labels`` is the most labels of a record that has a set of them.
     """
     norm: Norm = "l2" if task.delta > 0 else "l1"
     classes = len(task.classes)
     known = counted(task) is not None and task.nodes is None
+    if labels is not None:
+        # In L1 centering makes a record's contribution smaller only if it may have more than half of the labels.
+        fits = classes - set_shift(classes, labels) <= LARGEST_RADIUS // RADIUS
+        centered = known and fits and (norm == "l2" or 2 * labels > classes)
+        return norm, max(1, math.floor(RADIUS * _set_weight(task, weight, norm, labels, centered))), centered
     centered = norm == "l2" and known and classes - 1 <= LARGEST_RADIUS // RADIUS
     if weight is None:
         free = math.sqrt(1 - 2 / classes) if centered else float(task.adjacency is Adjacency.REPLACE_ONE)
@@ -175,10 +216,29 @@ def added_as(task: Task, weight: float | None = None) -> tuple[Norm, int, bool]:
     return norm, max(1, math.floor(weight * RADIUS)), centered
 
 
-def sum_mechanism(task: Task, trust: Trust, norm: Norm, count: int, centered: bool, components: int) -> Any:  # noqa: ANN401
+def _set_weight(task: Task, weight: float | None, norm: Norm, labels: int, centered: bool) -> float:
+    """The weight of counts for sets of labels: free or small, unless the labels' frequencies would be mostly noise."""
+    if weight is not None:
+        return weight
+    classes = len(task.classes)
+    # In L2 counts cost nothing up to here; see set_sensitivity.
+    free = math.sqrt(max(0.0, 1 - 2 * labels / classes)) if centered else 1.0
+    least = max(_LIGHT, free if norm == "l2" else 0.0)
+    noise = sum_mechanism(task, Trust.CENTRAL, norm, math.floor(least * RADIUS), centered, 1, labels)
+    deviation = math.sqrt(noise.noise_law.variance) / RADIUS / task.units / (classes if centered else 1)
+    return min(1.0, max(least, deviation / _VAGUE))
+
+
+def sum_mechanism(
+    task: Task, trust: Trust, norm: Norm, count: int, centered: bool, components: int, labels: int | None = None
+) -> Any:  # noqa: ANN401
     """The noise that keeps the one release within (ε, δ)."""
-    classes = len(task.classes) if centered else None
-    sensitivity = sum_sensitivity(components, RADIUS, count, norm, task.unit, task.adjacency, classes)
+    classes = len(task.classes)
+    unit = task.unit, task.adjacency
+    if labels is not None:
+        sensitivity = set_sensitivity(components, RADIUS, count, classes, labels, norm, *unit, centered)
+    else:
+        sensitivity = sum_sensitivity(components, RADIUS, count, norm, *unit, classes if centered else None)
     try:
         return _calibrated(task, trust, sensitivity, components)
     except ArithmeticError:

@@ -32,6 +32,8 @@ __all__ = [
     "read_norm",
     "read_scale",
     "require_grid",
+    "set_sensitivity",
+    "set_shift",
     "sum_sensitivity",
 ]
 
@@ -180,6 +182,75 @@ def sum_sensitivity(
     return Sensitivity(l1=times * l1, l2_squared=times**2 * l2_squared, linf=times * linf)
 
 
+def set_shift(classes: int, labels: int) -> int:
+    """What centered sums of label sets subtract from ``classes`` times a label, if a set has at most ``labels``.
+
+    It makes the largest contribution of a record smallest among all shifts that are whole numbers up to half the
+    classes. One label per record has a shift of 1, as ``sum_sensitivity`` describes it.
+
+    >>> set_shift(6, 2), set_shift(6, 5)
+    (2, 3)
+    """
+    return min(labels, classes // 2)
+
+
+def set_sensitivity(
+    components: int,
+    radius: int,
+    count: int,
+    classes: int,
+    labels: int,
+    norm: Norm = "l2",
+    unit: Unit = Unit(),  # noqa: B008
+    adjacency: Adjacency = Adjacency.REPLACE_ONE,
+    centered: bool = False,
+) -> Sensitivity:
+    """The sensitivity of the sums of records with sets of at most L = ``labels`` of K = ``classes`` labels.
+
+    A record adds a_k·(z, c) to each row k: a_k is 1 for the labels that it has and 0 for others, or K·[k has it] − s if
+    ``centered``, with the shift s = ``set_shift`` ≤ K/2. z and c are those of ``sum_sensitivity``: |z| ≤ R, c ≤ R. The
+    difference of two records is a⊗z − a′⊗z′ in the components and c(a − a′) in the counts. A record that cannot be
+    encoded adds nothing: a = 0, z = 0.
+
+    **The longest a.** A set of m labels has |a|² = m, or m(K − s)² + (K − m)s² = mK(K − 2s) + Ks², which grows with m:
+    A = max |a|² is L, or LK(K − 2s) + Ks². In the same way max |a|₁ is L, or L(K − 2s) + Ks. Two sets differ in at most
+    D = min(2L, K) labels, and there by 1, or by K: |a − a′|² ≤ D, or K²D.
+
+    **Replace-one, L2.** Let p = ⟨a, a′⟩. The squared difference is |a|²|z|² + |a′|²|z′|² − 2p⟨z, z′⟩ + c²|a − a′|², and
+    −p⟨z, z′⟩ ≤ |p|R². If p ≥ 0, that is at most R²|a + a′|² + c²|a − a′|² ≤ 2R²(|a|² + |a′|²) ≤ 4AR², because c ≤ R;
+    two records with the same set and opposite z reach it. If p < 0, it is at most (R² + c²)|a − a′|² ≤ (R² + c²)K²D;
+    without centering p is never negative. From or to nothing it is A(R² + c²) ≤ 2AR².
+
+    **Replace-one, L1.** At most 2·max |a|₁·B in the components and c·D, or c·K·D, in the counts, where B bounds the L1
+    norm of z. From or to nothing it is max |a|₁(B + c), which is less, because c ≤ R ≤ B.
+
+    **Add-remove.** A(R² + c²) in L2, max |a|₁(B + c) in L1. **Persons** with m records: m times as much.
+
+    >>> set_sensitivity(2, 10, 10, classes=6, labels=3).l2_squared
+    1200
+    >>> set_sensitivity(2, 10, 0, classes=6, labels=3, centered=True).l2_squared / 6**2
+    600.0
+    >>> set_sensitivity(2, 10, 5, classes=4, labels=1, centered=True) == sum_sensitivity(2, 10, 5, centered=4)
+    True
+    """
+    if not 1 <= labels <= classes:
+        raise InvalidInput(f"labels must be between 1 and the {classes} classes, got {labels}")
+    # Units, counts and the radius are checked there.
+    one = sum_sensitivity(components, radius, count, norm, unit, adjacency)
+    absolute, times, differ = longest_l1(radius, components, norm), unit.records, min(2 * labels, classes)
+    shift, factor = (set_shift(classes, labels), classes) if centered else (0, 1)
+    longest = labels * factor * (factor - 2 * shift) + classes * shift**2
+    most = labels * (factor - 2 * shift) + classes * shift
+    if adjacency is Adjacency.REPLACE_ONE:
+        l1 = 2 * most * absolute + count * factor * differ
+        l2_squared = 4 * longest * radius**2
+        if centered:
+            l2_squared = max(l2_squared, (radius**2 + count**2) * factor**2 * differ)
+    else:
+        l1, l2_squared = most * (absolute + count), longest * (radius**2 + count**2)
+    return Sensitivity(l1=times * l1, l2_squared=times**2 * l2_squared, linf=(factor - shift) * one.linf)
+
+
 @dataclass(frozen=True)
 class SumAsk:
     """The question for the sums of encoded records per class.
@@ -187,7 +258,9 @@ class SumAsk:
     A record is encoded by ``representation``, multiplied by ``scale``, clipped to ``radius`` in ``norm`` and rounded
     toward zero; ``count`` is one more column. ``class_names`` are in the order of the labels' indices. The answer is
     the output of ``mechanism`` for the table, a row per class. If ``centered``, each row is multiplied by the number of
-    classes, and the sum of all rows subtracted.
+    classes, and the sum of all rows subtracted. ``labels`` is the most labels of a record, if records have sets of
+    labels; such a record is added to the row of each of its labels, and if ``centered`` a multiple of it is subtracted
+    from every row (``set_sensitivity``).
     """
 
     name: ClassVar[str] = "class_sums-sums"
@@ -207,13 +280,16 @@ class SumAsk:
     purpose: str
     request: str
     centered: bool = False
+    labels: int | None = None
 
     def __post_init__(self) -> None:
         asked.require_classes(self.class_names)
+        if self.labels is not None and not 1 <= self.labels <= self.classes:
+            raise InvalidInput(f"labels must be between 1 and the {self.classes} classes, got {self.labels}")
         require_grid(self.scale, self.norm)
         if not 1 <= self.radius <= LARGEST_RADIUS or not 0 <= self.count <= self.radius:
             raise InvalidInput(f"radius must be from 1 to {LARGEST_RADIUS}, and count from 0 to the radius")
-        if self.centered and self.radius * (self.classes - 1) > LARGEST_RADIUS:
+        if self.centered and self.radius * self._times > LARGEST_RADIUS:
             raise InvalidInput(
                 f"centered sums need a radius of at most {LARGEST_RADIUS} over the number of other classes"
             )
@@ -223,7 +299,9 @@ class SumAsk:
         """A digest of the question, so that a retried request cannot be used for a different one."""
         named = (self.components, self.scale, self.radius, self.norm, self.count, self.class_names, self.space)
         encoder = asked.representation_digest(self.representation)
-        return hashlib.sha256(repr((*named, self.centered, encoder)).encode()).hexdigest()
+        # Questions about single labels have the digest that they had before there were sets.
+        sets = () if self.labels is None else (self.labels,)
+        return hashlib.sha256(repr((*named, self.centered, *sets, encoder)).encode()).hexdigest()
 
     @property
     def classes(self) -> int:
@@ -241,20 +319,20 @@ class SumAsk:
 
     def sensitivity(self, unit: Unit, adjacency: Adjacency) -> Sensitivity:
         """The sensitivity of the table to one privacy unit."""
-        return sum_sensitivity(
-            self.components,
-            self.radius,
-            self.count,
-            self.norm,
-            unit,
-            adjacency,
-            self.classes if self.centered else None,
-        )
+        vector = self.components, self.radius, self.count
+        if self.labels is not None:
+            return set_sensitivity(*vector, self.classes, self.labels, self.norm, unit, adjacency, self.centered)
+        return sum_sensitivity(*vector, self.norm, unit, adjacency, self.classes if self.centered else None)
+
+    @property
+    def shift(self) -> int:
+        """What is subtracted from every row for each record."""
+        return 0 if not self.centered else set_shift(self.classes, self.labels or 1)
 
     @property
     def _times(self) -> int:
         """The factor of a record in the row of its class."""
-        return self.classes - 1 if self.centered else 1
+        return self.classes - self.shift if self.centered else 1
 
     def most_votes(self, records: int, holders: int = 1) -> tuple[int, int]:
         """The largest absolute value of a cell, and of the sum over all cells.
@@ -265,7 +343,9 @@ class SumAsk:
         (1000, 1900)
         """
         each = longest_l1(self.radius, self.components, self.norm) + self.count
-        return records * self.radius * self._times, records * each * (2 * self._times if self.centered else 1)
+        labels = self.labels or 1
+        rows = labels * self._times + (self.classes - labels) * self.shift
+        return records * self.radius * self._times, records * each * rows
 
     def fields(self) -> dict[str, Any]:
         """The question as values that can be encoded."""
@@ -277,6 +357,7 @@ class SumAsk:
             "norm": self.norm,
             "count": self.count,
             "centered": self.centered,
+            "labels": self.labels,
             **asked.table_fields(self),
             **asked.request_fields(self),
         }
@@ -296,5 +377,6 @@ class SumAsk:
             norm=read_norm(fields),
             count=fields.integer("count", 0, radius),
             centered=fields.flag("centered"),
+            labels=None if fields.missing("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
             **asked.read_table_fields(fields, names),
         )

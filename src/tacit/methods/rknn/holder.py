@@ -22,7 +22,7 @@ from tacit.mechanisms.choices import LOCAL, RECORD_VOTES, AllowedMechanisms, all
 from tacit.mechanisms.description import require_quorum
 from tacit.mechanisms.shuffle.single_message import Shuffled
 from tacit.methods.encoding import encoded_block, encoded_chunks, require_encodable
-from tacit.methods.held import held, release_table
+from tacit.methods.held import first_labels, held, release_table
 from tacit.methods.rknn.voting_rules import NEAREST, published_votes, similarities
 from tacit.methods.rknn.wire import VoteAsk, require_counted
 from tacit.neighbors import nearest_queries, vote_counts
@@ -92,7 +92,7 @@ class VoteHolder:
         if ask.labels is None:
             labels, columns = records.labels, ask.classes
         else:
-            sets = label_sets(ask, records)
+            sets = first_labels(records.labels, ask.labels)
             labels, columns = np.column_stack([sets, np.ones(len(sets), dtype=np.bool_)]), ask.classes + 1
         return vote_counts(
             encoded_chunks(ask.representation, records.samples, self._cache),
@@ -197,7 +197,7 @@ class OneRecordHolders:
         if ask.labels is None:
             held, columns = records.labels[:, None], ask.classes
         else:
-            held, columns = filled_sets(label_sets(ask, records), ask.labels), ask.classes + ask.labels
+            held, columns = filled_sets(first_labels(records.labels, ask.labels), ask.labels), ask.classes + ask.labels
         chunks = encoded_chunks(ask.representation, records.samples, self._cache)
         near = nearest_queries(
             chunks, ask.queries, ask.neighbors, progress=self._progress, query_offsets=ask.query_offsets
@@ -250,17 +250,6 @@ def require_fit(ask: VoteAsk, schema: Schema) -> None:
         raise InvalidInput("records must have sets of the classes that are asked about; nothing was charged")
     require_encodable(ask.representation, schema.blank, ask.queries.shape[1])
     Search(ask.queries, ask.neighbors, block_bytes=1, query_offsets=ask.query_offsets)
-
-
-def label_sets(ask: VoteAsk, records: Records) -> NDArray[np.bool_]:
-    """The label sets as a table (n, classes); of a set larger than the question allows, the first labels.
-
-    A refusal would reveal, unpaid, that there is a record with more labels.
-    """
-    sets: NDArray[np.bool_] = records.labels
-    assert ask.labels is not None
-    first: NDArray[np.bool_] = sets & (np.cumsum(sets, axis=1) <= ask.labels)
-    return first
 
 
 def filled_sets(sets: NDArray[np.bool_], size: int) -> Integers:

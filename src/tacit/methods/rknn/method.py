@@ -20,6 +20,7 @@ from tacit.core import Coordinator, InvalidInput, Representation, TacitWarning, 
 from tacit.core.errors import not_one_of
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
+from tacit.methods.held import require_few_labels
 from tacit.methods.rknn.coordinator import BALANCED, Labeling, Revision, VoteCoordinator, round_requests
 from tacit.methods.rknn.holder import OneRecordHolders, VoteHolder
 from tacit.methods.rknn.multilabel import SetCoordinator, SetLabeling, plan_sets
@@ -30,12 +31,11 @@ from tacit.methods.rknn.reading import ROBUST, added, pooling, put_together, rob
 from tacit.methods.rknn.voting_rules import NEAREST
 from tacit.methods.task import Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
-from tacit.private.records import inspect
 from tacit.representations.chained import Chained
 from tacit.representations.maps import neighbor_graph, spectral_map
 from tacit.representations.registry import ground
 from tacit.representations.student_features import StudentFeatures, StudentOdds, require_sendable
-from tacit.students.weighted import fit_by_label
+from tacit.students.weighted import fit_by_label, label_thresholds
 
 __all__ = ["PROPAGATIONS", "VOTE_SPACES", "StudentTrainer", "prepare", "propagation_by"]
 
@@ -180,8 +180,7 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> Curate
     """The job for records with sets of labels: every label of a public sample is decided separately."""
     chosen, reader = plan_sets(task, options, trust)
     task.check_representation(chosen.fitted)
-    for part in task.parts:
-        inspect([part], lambda own: _require_few_labels(own[0].labels, options.max_labels))
+    require_few_labels(task.parts, options.max_labels)
     coordinator = SetCoordinator(
         task.public, chosen.fitted, chosen.rounds[0].queries, chosen.choice.mechanism, reader, chosen.neighbors,
         task.classes, task.request, whole(options.max_labels, "max_labels"), options.voting_rule == BALANCED,
@@ -189,24 +188,19 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> Curate
 
     def finish(labeling: SetLabeling) -> Outcome:
         chances = labeling.chances[labeling.clusters.membership]
+        thresholds = np.array(label_thresholds(options.thresholds, chances))
         return Outcome(
-            student=fit_by_label(student, task.public.reshape(len(task.public), -1), chances),
-            labels=chances >= 0.5,
+            student=fit_by_label(student, task.public.reshape(len(task.public), -1), chances, options.thresholds),
+            labels=chances >= thresholds,
             probabilities=chances,
             arrays={
                 "queries": labeling.clusters.centers,
-                "query_labels": labeling.chances >= 0.5,
+                "query_labels": labeling.chances >= thresholds,
                 "membership": labeling.clusters.membership,
             },
         )
 
     return _job(task, options, chosen, coordinator, finish)
-
-
-def _require_few_labels(sets: NDArray[Any], most: int | None) -> None:
-    """Refuse, on the operator's screen, records with more labels than declared, of which some would be left out."""
-    if most is not None and sets.sum(axis=1).max() > most:
-        raise InvalidInput(f"a private record has more than max_labels = {most} labels; reduce the sets first")
 
 
 def _job(

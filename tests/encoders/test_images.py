@@ -1,0 +1,65 @@
+"""Photographs as a pretrained network sees them: encoded once, saved with the run, and the default for color images."""
+
+import numpy as np
+import pytest
+
+import tacit
+from tacit.core.errors import InvalidInput
+from tacit.encoders.kinds import ENCODER_FILE, has_pretrained, read_encoder, recognize, write_encoder
+
+pytestmark = pytest.mark.skipif(not has_pretrained(), reason="needs the extra features")
+CLASSES = ("day", "night")
+
+
+def skies(count, seed):
+    """Small color images, bright or dark, with noise."""
+    drawn = np.random.default_rng(seed)
+    labels = drawn.integers(0, 2, count)
+    return (drawn.integers(0, 90, (count, 8, 8, 3)) + 160 * (labels == 0)[:, None, None, None]).astype(np.uint8), labels
+
+
+@pytest.fixture(scope="module")
+def recognized():
+    return recognize(skies(24, 1)[0], photographs=True)
+
+
+def test_color_images_are_encoded_and_the_public_ones_only_once(recognized):
+    images = skies(24, 1)[0]
+    assert recognized.kind == "photographs"
+    assert recognized.encoder.encode(images).tobytes() == recognized.public.tobytes()
+    assert recognized.lines[1] == "8x8 pixels, color"
+    assert np.linalg.norm(recognized.public, axis=1) == pytest.approx(np.ones(24), rel=1e-5)
+
+
+def test_an_image_is_encoded_by_itself(recognized):
+    images = skies(3, 2)[0]
+    each = [recognized.encoder.encode(image[None]) for image in images]
+    assert np.concatenate(each).tobytes() == recognized.encoder.encode(images).tobytes()
+
+
+def test_it_is_written_as_plain_data(recognized, tmp_path):
+    write_encoder(recognized.encoder, tmp_path)
+    images = skies(2, 3)[0]
+    again = read_encoder(tmp_path / ENCODER_FILE)
+    assert again.encode(images).tobytes() == recognized.encoder.encode(images).tobytes()
+
+
+def test_other_images_stay_as_they_are():
+    color, gray = skies(4, 1)[0], np.zeros((4, 8, 8), dtype=np.uint8)
+    assert recognize(color).kind == recognize(gray, photographs=True).kind == "images"
+    assert recognize(color, "images", photographs=True).encoder is None
+    with pytest.raises(InvalidInput, match="no images"):
+        recognize(np.array(["a cough", "a fever"]), "photographs")
+
+
+def test_the_default_teaches_on_them_and_its_student_takes_images(tmp_path):
+    private, public, (test, truth) = skies(400, 4), skies(60, 5)[0], skies(50, 6)
+    records = (private[0], np.array(CLASSES)[private[1]])
+    run = tacit.distill(records, public, 8, delta=1e-5, classes=CLASSES, seed=1)
+    assert (run.recipe["data_kind"], run.recipe["features"]) == ("photographs", 60)
+    assert np.mean(run.student.predict(test) == np.array(CLASSES)[truth]) > 0.9
+    run.save(tmp_path / "run")
+    loaded = tacit.load(tmp_path / "run")
+    assert loaded.student.predict(test).tolist() == run.student.predict(test).tolist()
+    # A student that is to see the images gets them.
+    assert not tacit.Auto(student="logistic").photographs
