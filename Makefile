@@ -4,7 +4,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-EXTRAS ?= dev,fast,report,ui,export,torch,federated,tables,images,postgres,ray,services
+EXTRAS ?= dev,fast,report,ui,export,mlflow,torch,federated,tables,images,postgres,ray,services
 STAMP := $(VENV)/.installed-$(shell cat pyproject.toml constraints.txt dev.lock Makefile | cksum | cut -d' ' -f1)
 DEMO_STAMP := $(VENV)/.demo-$(shell cat pyproject.toml constraints.txt Makefile | cksum | cut -d' ' -f1)
 # One more than cores: tests of processes and services often wait.

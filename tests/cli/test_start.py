@@ -1,11 +1,14 @@
 """The first minute: help at once, a doctor that says what is missing, completion, and no command without its line."""
 
+import importlib.util
 import json
 import os
 import subprocess
 import sys
 from importlib import metadata
+from pathlib import Path
 
+import click
 import pytest
 
 from tacit.cli import main
@@ -15,6 +18,7 @@ from tacit.cli.screen import flowing
 
 # Seconds of a processor for the help that lists all commands.
 HELP_SECONDS = 0.4
+ROOT = Path(__file__).parents[2]
 TACIT = "from tacit.cli import main; main()"
 
 
@@ -52,6 +56,22 @@ def test_no_command_waits_for_scikit_learn_to_say_its_first_word():
         "    assert not heavy, (name, heavy)"
     )
     subprocess.run([sys.executable, "-c", program], timeout=120, check=True)
+
+
+def test_the_benchmark_of_the_first_output_starts_every_command():
+    found = importlib.util.spec_from_file_location("first_output", ROOT / "benchmarks" / "first_output.py")
+    benchmark = importlib.util.module_from_spec(found)
+    found.loader.exec_module(benchmark)
+
+    def leaves(command, path):
+        if not isinstance(command, click.Group):
+            return [path]
+        return [each for name in command.list_commands(None)
+                for each in leaves(command.get_command(None, name), f"{path} {name}")]  # fmt: skip
+
+    known = [leaf for name, entry in COMMANDS.items() for leaf in leaves(entry.load(name), name)]
+    assert len(known) > 40
+    assert [leaf for leaf in known if not any(f"{each} ".startswith(f"{leaf} ") for each in benchmark.COMMANDS)] == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)

@@ -1,10 +1,14 @@
-"""A run in MLflow: what is logged, and what is not. The package is stood in for, so that the test needs none."""
+"""A run in MLflow: what is logged and what is not, by a stand-in that needs no package, and then by MLflow itself."""
 
 import json
+import os
+import subprocess
 import sys
 import types
 from contextlib import contextmanager
 from dataclasses import replace
+from importlib.util import find_spec
+from pathlib import Path
 
 import pytest
 
@@ -89,3 +93,50 @@ def test_the_command_logs_it(folder, mlflow, capsys):
     assert stopped.value.code == 0
     assert mlflow.experiment == "wards"
     assert "r-1" in capsys.readouterr().out
+
+
+REAL = """
+import json, sys
+from mlflow import MlflowClient, artifacts
+from tacit.cli import main
+
+folder, store = sys.argv[1:]
+try:
+    main(["export", folder, "--mlflow", "wards"])
+except SystemExit as stopped:
+    assert stopped.code == 0, stopped.code
+client = MlflowClient(store)
+(run,) = client.search_runs([client.get_experiment_by_name("wards").experiment_id])
+print(json.dumps({
+    "id": run.info.run_id, "name": run.info.run_name, "status": run.info.status, "params": run.data.params,
+    "metrics": run.data.metrics, "tags": run.data.tags,
+    "files": artifacts.download_artifacts(run_id=run.info.run_id, tracking_uri=store),
+}))
+"""
+
+
+@pytest.mark.skipif(
+    not all(map(find_spec, ("mlflow", "alembic", "sqlalchemy"))), reason="needs pip install 'tacit[mlflow]'"
+)
+def test_mlflow_itself_has_the_run_and_its_files(folder, tmp_path):
+    """A new database as MLflow makes it, in a process of its own: what MLflow imports and sets does not stay here."""
+    store = f"sqlite:///{tmp_path / 'mlflow.db'}"
+    done = subprocess.run(
+        [sys.executable, "-c", REAL, str(folder), store], capture_output=True, text=True, cwd=tmp_path,
+        env=os.environ | {"MLFLOW_TRACKING_URI": store, "MLFLOW_DISABLE_TELEMETRY": "true"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    shown, found = done.stdout.rpartition('{"id"')[0], json.loads(done.stdout.splitlines()[-1])
+    assert found["id"] in shown
+    assert (found["name"], found["status"]) == ("first", "FINISHED")
+    assert (found["params"]["method"], found["params"]["recipe.options.neighbors"]) == ("rknn", "1")
+    assert (found["metrics"]["epsilon"], found["metrics"]["label_accuracy"]) == (1.0, 0.8)
+    assert found["tags"]["tacit.differential_privacy"] == "true"
+    files = {each.name: each for each in Path(found["files"]).rglob("*") if each.is_file()}
+    assert sorted(files) == ["MODEL_CARD.md", "labels.csv", "statement.json", "student.skops"]
+    for name in ("labels.csv", "student.skops"):
+        assert files[name].read_bytes() == (folder / name).read_bytes()
+    assert "epsilon = 1" in files["MODEL_CARD.md"].read_text()
+    assert json.loads(files["statement.json"].read_text())["guarantee"]["epsilon"] == "1"
+    stored = b"".join(each.read_bytes() for each in (*files.values(), tmp_path / "mlflow.db"))
+    assert b"0.987654" not in stored

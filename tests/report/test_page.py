@@ -172,7 +172,7 @@ def test_released_counts_are_those_of_the_run_and_come_with_the_scale_of_their_n
     counts, noise = record.arrays()["counts"], record.written["recipe"]["noise"]
     text = " ".join(Reader(report_page(record)).text)
     assert f"The noise on each of them: {noise}." in text
-    assert re.fullmatch(r"gaussian, scale [\d.]+, standard deviation [\d.]+", noise)
+    assert re.fullmatch(r"Gaussian, scale [\d.]+, standard deviation [\d.]+", noise)
     sigma = record.written["receipts"][0]["spend"]["sigma"]
     assert float(noise.split()[2].rstrip(",")) == pytest.approx(float(Fraction(sigma)), rel=0.01)
     # Each row as it was released, in its place.
@@ -299,7 +299,7 @@ def test_the_default_on_a_table_shows_what_it_released_and_the_scale_of_its_nois
     text = html.unescape(re.sub("<[^>]+>", " ", page))
     for number, each in enumerate(released, start=1):
         numbers = run.arrays[f"release_{number}"]
-        assert all(f" {value} " in text for value in numbers[0, :4].tolist())
+        assert all(f" {value:,} " in text for value in numbers[0, :4].tolist())
         assert f"The noise on each of them: {each['noise']}." in text
     assert "not kept as a table" not in text
     assert "as computed from noisy sums" in text

@@ -192,7 +192,7 @@ def test_images_may_keep_their_shape(tmp_path):
     loaded = tacit.load(run.save(tmp_path / "run"))
     for student in (run.student, loaded.student):
         assert np.array_equal(student.predict(images), distill().student.predict(PARTS.test_samples))
-    assert run.recipe["student"] == "Pipeline"
+    assert run.recipe["student"] == "NeighborMap, StandardScaler, LogisticRegression"
 
 
 @pytest.mark.parametrize("wrap", [list, tuple])

@@ -169,7 +169,7 @@ def test_a_class_that_no_public_sample_got_has_probability_zero():
 
 def test_sets_of_labels():
     sets = np.stack([PARTS.private_labels % 2 == 0, PARTS.private_labels > 4], axis=1).astype(int)
-    model = tacit.PrivateDistiller(epsilon=5, max_labels=2, seed=4).fit(
+    model = tacit.PrivateDistiller(epsilon=5, max_labels=2, thresholds="half", seed=4).fit(
         PARTS.private_samples, sets, public=PARTS.public_samples
     )
     truth = np.stack([PARTS.test_labels % 2 == 0, PARTS.test_labels > 4], axis=1).astype(int)
@@ -309,18 +309,40 @@ def test_a_search_with_several_processes_pays_from_one_account(tmp_path):
     assert spent(place) == 3
 
 
-def test_frames_of_pandas_keep_their_names():
-    pandas = pytest.importorskip("pandas", reason="pandas is not installed")
+@pytest.mark.parametrize("frames", ["pandas", "polars"])
+@pytest.mark.parametrize("chosen", ["on the pipeline", "for all estimators"])
+def test_set_output_of_a_pipeline_gives_it_tables_with_names(frames, chosen):
+    library = pytest.importorskip(frames, reason=f"{frames} is not installed")
     names = [f"p{column}" for column in range(64)]
-    private, public = (pandas.DataFrame(each, columns=names) for each in (PARTS.private_samples, PARTS.public_samples))
+    private, public, tested = (
+        library.DataFrame(dict(zip(names, each.T, strict=True)))
+        for each in (PARTS.private_samples, PARTS.public_samples, PARTS.test_samples)
+    )
     steps = Pipeline(
         [("same", FunctionTransformer(feature_names_out="one-to-one")),
-         ("distill", tacit.PrivateDistiller(classes=range(10), seed=1))],
+         ("distill", tacit.PrivateDistiller(classes=range(10), seed=1, student="logistic"))],
         transform_input=["public"],
-    ).set_output(transform="pandas")  # fmt: skip
-    with sklearn.config_context(enable_metadata_routing=True):
+    )  # fmt: skip
+    everywhere = "default" if chosen == "on the pipeline" else frames
+    if chosen == "on the pipeline":
+        assert steps.set_output(transform=frames) is steps
+    with sklearn.config_context(enable_metadata_routing=True, transform_output=everywhere):
         steps.fit(private, PARTS.private_labels, public=public)
-    assert steps["distill"].feature_names_in_.tolist() == names
+        assert steps["distill"].feature_names_in_.tolist() == names
+        # Columns in another order are put in order; a FunctionTransformer before it would rename them.
+        model = steps["distill"]
+        np.testing.assert_array_equal(model.predict(tested[names[::-1]]), model.predict(tested))
+        # A classifier's own output is an array, whatever is set, as scorers expect it.
+        assert type(steps.predict_proba(tested)) is np.ndarray
+
+
+def test_it_is_a_classifier_and_no_transformer():
+    """As a transformer it could stand before steps of a pipeline that learn from the private labels without noise."""
+    model = tacit.PrivateDistiller(classes=range(10), seed=1)
+    assert not hasattr(model, "transform")
+    assert hasattr(model, "set_output") is hasattr(LogisticRegression(), "set_output") is False
+    with pytest.raises(TypeError, match="ntermediate steps should be transformers"):
+        Pipeline([("distill", model), ("learn", LogisticRegression())]).fit(*DIGITS)
 
 
 def test_tables_with_words_and_gaps_are_taken_as_they_are():

@@ -252,6 +252,10 @@ class StrictReader:
         del self._left[name]
         return True
 
+    def left_out(self, name: str) -> bool:
+        """Whether there is no such field, as in messages of before it was added."""
+        return name not in self._left
+
     def version(self, newest: int = 1) -> int:
         """The version of the message's format, which the first version leaves out; a later one is refused.
 

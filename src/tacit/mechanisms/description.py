@@ -125,9 +125,15 @@ class NoiseLaw:
         """The law as text for a report.
 
         >>> NoiseLaw("laplace", 2.0, 7.8).in_words
-        'laplace, scale 2, standard deviation 2.8'
+        'Laplace, scale 2, standard deviation 2.8'
+        >>> NoiseLaw("gaussian", 9216.4, 9216.4**2).in_words
+        'Gaussian, scale 9,216, standard deviation 9,216'
         """
-        return f"{self.kind}, scale {self.scale:.3g}, standard deviation {self.variance**0.5:.2g}"
+        scale, deviation = (
+            f"{each:,.0f}" if each >= 1000 else f"{each:.{digits}g}"
+            for each, digits in ((self.scale, 3), (self.variance**0.5, 2))
+        )
+        return f"{self.kind.capitalize()}, scale {scale}, standard deviation {deviation}"
 
     def evidence(self, counts: NDArray[Any]) -> NDArray[np.float64]:
         """The log-likelihood of a true count of one rather than zero, per noisy count, up to a constant per row."""

@@ -9,6 +9,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tacit.core import Guarantee
+from tacit.core.errors import plural
 from tacit.report.html import short
 from tacit.runs.folders import Record
 
@@ -46,10 +47,12 @@ def plain_text(text: object) -> str:
 def code_span(name: object) -> str:
     """A name as code in Markdown, on one line, between more backticks than it has in a row.
 
-    >>> code_span("age"), code_span("age`\\n<b>")
-    ('`age`', '`` age` &lt;b> ``')
+    Code shows "&lt;" as it is written, so only what could begin an element is replaced by it.
+
+    >>> code_span("age"), code_span("age`\\n<b>"), code_span("<=50K")
+    ('`age`', '`` age` &lt;b> ``', '`<=50K`')
     """
-    words = " ".join(str(name).split()).replace("<", "&lt;")
+    words = re.sub("<(?=[A-Za-z/!?])", "&lt;", " ".join(str(name).split()))
     if "`" not in words:
         return f"`{words}`"
     fence = "`" * (1 + max(map(len, re.findall("`+", words))))
@@ -90,40 +93,36 @@ def summary_lines(said: dict[str, Any]) -> Sequence[tuple[str, str]]:
     payments, features = len(said["payments"]), said["features"]
     recipe = said["recipe"]
     chosen = [
-        f"{recipe[key]} {word}" if key == "queries" else str(recipe[key])
-        for key, word in (("chosen", ""), ("mechanism", ""), ("queries", "queries"), ("representation", ""))
+        words.format(recipe[key])
+        for key, words in (("chosen", "chose {}"), ("mechanism", "{}"), ("queries", "queries: {}"),
+                           ("representation", "representation: {}"))
         if recipe.get(key) not in (None, "auto")
-    ]
+    ]  # fmt: skip
     columns = recipe.get("features")
     return [
         ("method", f"{said['method']} ({said['trust']} trust)" + (f": {', '.join(chosen)}" if chosen else "")),
-        ("labels", f"{said['public_samples']} public samples: {shown}{more}"),
+        ("labels", f"{plural(said['public_samples'], 'public sample')}: {shown}{more}"),
         ("student", f"{said['student']['kind']} in {said['student']['file']}, {columns} features"
          + ("" if features is None else f" ({', '.join(features[:5])}{', …' if len(features) > 5 else ''})")),
-        ("paid", f"{payments} payment{'s' * (payments != 1)}, randomness: {recipe.get('randomness', 'not said')}"),
+        ("paid", f"{plural(payments, 'payment')}, randomness: {recipe.get('randomness', 'not said')}"),
         ("made with", ", ".join(f"{name} {version}" for name, version in said["versions"].items())),
     ]  # fmt: skip
 
 
+# How each format is loaded: its imports, and what follows them.
 LOADS = {
-    "onnx": """import onnxruntime
-session = onnxruntime.InferenceSession("{file}")
+    "onnx": (("import onnxruntime",), """session = onnxruntime.InferenceSession("{file}")
 # rows: float32, (samples, {features})
-labels, probabilities = session.run(["label", "probabilities"], {{"X": rows}})""",
-    "skops": """import skops.io
-student = skops.io.load("{file}", trusted={trusted})
-labels = student.predict(rows)""",
-    "safetensors": """from pathlib import Path
-
-from tacit.students.registry import load_student
-student = load_student(Path("{file}"))
-labels = student.predict(rows)""",
-}
-ENCODES = """from pathlib import Path
-
-from tacit.encoders.kinds import read_encoder
-rows = read_encoder(Path("{encoder}")).encode(samples)  # samples as they were given to the run
-"""
+labels, probabilities = session.run(["label", "probabilities"], {{"X": rows}})"""),
+    "skops": (("import skops.io",), """student = skops.io.load("{file}", trusted={trusted})
+labels = student.predict(rows)"""),
+    "safetensors": (("from pathlib import Path", "from tacit.students.registry import load_student"),
+                    """student = load_student(Path("{file}"))
+labels = student.predict(rows)"""),
+}  # fmt: skip
+ENCODES = (("from pathlib import Path", "from tacit.encoders.kinds import read_encoder"),
+           """encoder = read_encoder(Path("{encoder}"))
+rows = encoder.encode(samples)  # samples as they were given to the run: a data frame, texts or images""")  # fmt: skip
 NOT_COVERED = (
     "What is true of people in general: the student learns general patterns from the records, and applies them to "
     "people who were never in them.",
@@ -174,9 +173,15 @@ def model_card(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, .
 
 def _example(said: dict[str, Any], kind: str, file: str, trusted: tuple[str, ...]) -> str:
     """An example of loading and using the student."""
-    first = ENCODES.format(encoder=said["encoder"]) if said.get("encoder") else ""
-    load = LOADS[kind].format(file=file, features=said["recipe"].get("features"), trusted=list(trusted))
-    return f"```python\n{first}{load}\n```\n"
+    steps = [ENCODES, LOADS[kind]] if said.get("encoder") else [LOADS[kind]]
+    imports = {line for needed, _ in steps for line in needed}
+    own = sorted(line for line in imports if "pathlib" in line)
+    others = sorted(imports.difference(own), key=lambda line: line.split()[1])
+    code = "\n".join(body for _, body in steps).format(
+        encoder=said.get("encoder"), file=file, features=said["recipe"].get("features"), trusted=list(trusted)
+    )
+    blocks = ["\n".join(lines) for lines in (own, others) if lines]
+    return "```python\n" + "\n\n".join([*blocks, code]) + "\n```\n"
 
 
 def _head(said: dict[str, Any]) -> str:

@@ -60,9 +60,9 @@ def cards(facts: Sequence[tuple[str, str, str]]) -> str:
 def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -> str:
     """A table of text; a cell that is ``Markup`` is not escaped.
 
-    >>> table(("class", "samples"), [("a<b", 3)])
+    >>> table(("class", "samples"), [("a<b", 3000)])
     "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody>\
-<tr><td>a&lt;b</td><td>3</td></tr></tbody></table></div>"
+<tr><td>a&lt;b</td><td>3,000</td></tr></tbody></table></div>"
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
@@ -70,8 +70,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -
     return f"<div class='wide'><table class='{kind}'>{shown}<tbody>{body}</tbody></table></div>"
 
 
-# Characters of a cell that is not broken.
-_SHORT = 16
+# Characters of a cell that is not broken, and of the longest value of a recipe.
+_SHORT, _LONGEST = 16, 600
 
 
 class Markup(str):
@@ -84,9 +84,9 @@ def _cell(value: Any) -> str:  # noqa: ANN401
     """A cell; one with little in it, such as 1e-05, stays on one line."""
     if isinstance(value, Markup):
         return f"<td>{value}</td>"
-    breaks = " " in str(value) or "-" in str(value)
-    short = " class='short'" if breaks and len(str(value)) <= _SHORT else ""
-    return f"<td{short}>{escape(str(value))}</td>"
+    text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    short = " class='short'" if (" " in text or "-" in text) and len(text) <= _SHORT else ""
+    return f"<td{short}>{escape(text)}</td>"
 
 
 def pair(chart: str, numbers: str, caption: str) -> str:
@@ -108,17 +108,17 @@ def bullets(items: Sequence[str]) -> str:
 
 
 def short(value: Any) -> str:  # noqa: ANN401
-    """A value of a recipe on one line, shortened.
+    """A value of a recipe on one line, shortened after a whole part of it.
 
-    >>> short(0.123456), short([{"queries": 3, "selection": "clusters"}]), short([0.946])
-    ('0.1235', 'queries 3, selection clusters', '0.946')
+    >>> short(0.123456), short([{"queries": 3, "count_weight": 0.5}]), short([0.946]), short(True)
+    ('0.1235', 'queries 3, count weight 0.5', '0.946', 'yes')
     """
-    if isinstance(value, list) and value and all(isinstance(each, dict) for each in value):
-        return "; ".join(", ".join(f"{name} {inner}" for name, inner in each.items()) for each in value)[:200]
     if isinstance(value, dict):
-        return ", ".join(f"{name} {short(inner)}" for name, inner in value.items())[:200]
-    if isinstance(value, list):
-        text = ", ".join(map(short, value))
+        text = ", ".join(f"{str(name).replace('_', ' ')} {short(inner)}" for name, inner in value.items())
+    elif isinstance(value, list):
+        text = ("; " if any(isinstance(each, dict) for each in value) else ", ").join(map(short, value))
+    elif isinstance(value, bool) or value is None:
+        text = "yes" if value else "no"
     else:
-        text = "no" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
-    return text if len(text) <= 200 else text[:199] + "…"
+        text = f"{value:.4g}" if isinstance(value, float) else str(value)
+    return text if len(text) <= _LONGEST else (text[:_LONGEST].rpartition(", ")[0] or text[:_LONGEST]) + " …"

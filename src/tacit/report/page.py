@@ -341,10 +341,10 @@ def _table(what: str, noise: Any, numbers: NDArray[Any], classes: NDArray[Any]) 
     names = [str(each) for each in classes]
     heads, aside = (("query", *names), [str(each) for each in range(len(numbers))])
     if numbers.shape[1] != len(names) or what == "sums":
-        heads = ("class", *(f"component {place + 1}" for place in range(numbers.shape[1])))
+        heads = ("class", "component 1", *(str(place + 1) for place in range(1, numbers.shape[1])))
         aside = names if len(names) == len(numbers) else aside
     wide = min(_MOST_COLUMNS, numbers.shape[1])
-    rows = [(aside[place], *map(str, row[:wide])) for place, row in enumerate(numbers[:_MOST_ROWS].tolist())]
+    rows = [(aside[place], *row[:wide]) for place, row in enumerate(numbers[:_MOST_ROWS].tolist())]
     cut = numbers.shape[1] > wide or len(numbers) > _MOST_ROWS
     part = f" A part of {len(numbers)} × {numbers.shape[1]}; all are in arrays.npz." if cut else ""
     law = f"The noise on each of them: {short(noise)}." if noise else "The spends below give the scale of their noise."
@@ -386,11 +386,13 @@ def _timing(timing: dict[str, int]) -> str:
     )
     if not timing:
         return why
-    rows = [(step, "less than 1" if spent == 0 else str(spent)) for step, spent in timing.items()]
-    chart = svg.bars(list(timing.items()), "seconds of the public steps")
-    return (
-        pair(chart, table(("step without records", "seconds"), rows), "Seconds of the steps that saw no record.") + why
+    numbers = table(
+        ("step without records", "seconds"), [(step, spent or "less than 1") for step, spent in timing.items()]
     )
+    if not any(timing.values()):
+        return numbers + why
+    chart = svg.bars(list(timing.items()), "seconds of the public steps")
+    return pair(chart, numbers, "Seconds of the steps that saw no record.") + why
 
 
 def _made(said: dict[str, Any]) -> str:

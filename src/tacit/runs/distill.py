@@ -34,6 +34,7 @@ from tacit.runs.run import Run
 from tacit.runs.shown import shown_arrays
 from tacit.runs.streams import read_stream_task, record_source, require_streamable, streaming
 from tacit.runs.task import Holders, Terms, read_nodes_task, read_task
+from tacit.students.registry import student_name
 from tacit.students.wrapped import for_images, with_encoder, with_names
 
 __all__ = ["distill"]
@@ -136,7 +137,7 @@ def distill(
     with streaming(source, engine) as stream:
         given = read_given(
             private if stream is None else None, public, data, holders, exchange is not None,
-            getattr(settings, "photographs", False), observer.stage,
+            getattr(settings, "photographs", False), observer,
         )  # fmt: skip
         if stream is not None:
             task, features = read_stream_task(stream, given, terms)
@@ -178,7 +179,6 @@ def _prepared(chosen: Method, settings: Options, task: Task, recognized: Recogni
     if task.nodes is None:
         refuse_masked(chosen, task.trust)
     blocks = {} if recognized.encoder is None else recognized.encoder.blocks
-    task.observer.data(recognized.lines)
     job: Job = chosen.load_prepare()(replace(task, kind=recognized.kind, blocks=blocks), settings)
     for doubt in (*job.doubts, *_large_delta(job, task)):
         warn_user(doubt)
@@ -231,6 +231,7 @@ def _finished(
         "asked": {"delta": float(task.delta)} | ({} if task.epsilon is None else {"epsilon": float(task.epsilon)}),
         **job.recipe,
         **outcome.recipe,
+        "student": student_name(outcome.student),
         "public_samples": len(task.public),
         "features": int(task.public[0].size),
         "data_kind": recognized.kind,

@@ -10,7 +10,7 @@ whether a record is among the public samples is what a guarantee has to hide.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,7 +23,8 @@ from tacit.datasets.frame import Frame, as_texts, frame_of
 from tacit.datasets.samples import labeled_samples, samples_of
 from tacit.datasets.table import plain
 from tacit.datasets.tables import row_marks
-from tacit.encoders.kinds import KINDS, Recognized, recognize
+from tacit.encoders.kinds import KINDS, Recognized, has_pretrained, in_color, recognize
+from tacit.methods.task import Observer
 from tacit.representations.registry import fitted_to
 
 __all__ = [
@@ -89,12 +90,13 @@ def read_given(
     holders: Any = 1,  # noqa: ANN401
     nodes: bool = False,
     photographs: bool = False,
-    stage: Callable[[str], None] | None = None,
+    observer: Observer | None = None,
 ) -> GivenData:
     """The inputs as numbers; ``persons`` and ``holders`` may name columns of the private table.
 
     An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights. With
-    ``photographs`` images in color are encoded by one. ``stage`` is told before samples are encoded.
+    ``photographs`` images in color are encoded by one. The ``observer`` gets the recognized kind of the public samples
+    before records are encoded, which may take minutes.
 
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
     >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
@@ -107,10 +109,12 @@ def read_given(
         # The person of a public row is neither a feature nor protected.
         public = opened = opened.take([name for name in opened.columns if name != data.persons])
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
-    if stage is not None and not (isinstance(opened, np.ndarray) and opened.ndim < 3):
-        stage("encoding the samples")
+    observer = observer or Observer()
     pretrained = (False, False) if nodes else (None, photographs)
+    if pretrained[1] and data.kind is None and in_color(opened) and has_pretrained():
+        observer.stage("encoding the images by a pretrained network")
     found = recognize(opened, data.kind, text, tuple(data.categories), *pretrained)
+    observer.data(found.lines)
     raw: list[Any] = []
     persons, test = data.persons, data.test
     columns = tuple(each if isinstance(each, str) else None for each in (persons, holders))

@@ -28,7 +28,10 @@ from tacit.core import InvalidInput
 from tacit.core.registry import Registry
 from tacit.students.wrapped import without_names
 
-__all__ = ["STUDENTS", "TENSOR_ENTRY", "load_student", "reader_of", "save_student", "tensor_head", "trusted_types"]
+__all__ = [
+    "STUDENTS", "TENSOR_ENTRY", "load_student", "reader_of", "save_student", "student_name", "tensor_head",
+    "trusted_types",
+]  # fmt: skip
 
 # By the format that a file names.
 TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
@@ -115,6 +118,19 @@ def trusted_types(outside: bool = True) -> tuple[str, ...]:
 def _added() -> list[type]:
     """The classes of students that other installed packages add."""
     return [found for found in map(STUDENTS.__getitem__, STUDENTS.outside()) if isinstance(found, type)]
+
+
+def student_name(student: Any) -> str:  # noqa: ANN401
+    """What a student is: its class, or the classes of a pipeline's steps.
+
+    >>> from sklearn.linear_model import LogisticRegression
+    >>> from sklearn.pipeline import make_pipeline
+    >>> from sklearn.preprocessing import StandardScaler
+    >>> student_name(make_pipeline(StandardScaler(), "passthrough", LogisticRegression()))
+    'StandardScaler, LogisticRegression'
+    """
+    steps = getattr(student, "steps", None) or [("", student)]
+    return ", ".join(type(step).__name__ for _, step in steps if step is not None and step != "passthrough")
 
 
 def save_student(student: Any, folder: Path, simulation: bool = False) -> str:  # noqa: ANN401

@@ -67,7 +67,7 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     tasks = divided_task(task, shares)
     corrects = network and releases == "auto" and _correctable(tasks[1], representation, 0.25)
     said += [
-        ("representation", f"{representation} for sums, a map by {vote_space} for votes"),
+        ("features", f"{representation} for sums, a map by {vote_space} for votes"),
         (
             "questions",
             "votes on clusters first; then votes in a student's feature space where clusters are nearly pure, and "

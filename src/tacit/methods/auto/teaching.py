@@ -222,7 +222,7 @@ class AutoTeaching:
         asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
         chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
         released = [{"what": what, **each.noise} for what, each in zip(asked, blocks, strict=True)]
-        said = {"student": type(trained).__name__, "chosen": chosen, "released": released}
+        said = {"chosen": chosen, "released": released}
         return Outcome(trained, labels, chances, arrays, recipe=said)
 
     def _with_network(self, trained: Any, chances: NDArray[np.float64]) -> Any:  # noqa: ANN401

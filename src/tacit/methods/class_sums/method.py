@@ -77,7 +77,6 @@ def _finished(task: Task, options: ClassSums, plan: SumPlan, student: Any, relea
         labels=labels,
         probabilities=chances,
         arrays={"sums": released.table},
-        recipe={"student": type(trained).__name__},
     )
 
 

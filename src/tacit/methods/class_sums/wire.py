@@ -357,7 +357,8 @@ class SumAsk:
             "norm": self.norm,
             "count": self.count,
             "centered": self.centered,
-            "labels": self.labels,
+            # Questions about single labels have the bytes that they had before there were sets.
+            **({} if self.labels is None else {"labels": self.labels}),
             **asked.table_fields(self),
             **asked.request_fields(self),
         }
@@ -377,6 +378,6 @@ class SumAsk:
             norm=read_norm(fields),
             count=fields.integer("count", 0, radius),
             centered=fields.flag("centered"),
-            labels=None if fields.missing("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
+            labels=None if fields.left_out("labels") else fields.integer("labels", 1, asked.MOST_CLASSES),
             **asked.read_table_fields(fields, names),
         )

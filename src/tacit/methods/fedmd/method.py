@@ -294,7 +294,7 @@ class PartyJob:
         if self.models:
             measured = np.array(self.accuracies) if self.task.test is not None else None
             holders = HolderModels(self.task.holders, self._model_names(), tuple(self.models), measured)
-        recipe = {"student": type(trained).__name__, "agreed": len(places), "delivered_to": list(delivered)}
+        recipe = {"agreed": len(places), "delivered_to": list(delivered)}
         return Outcome(trained, labels, None, arrays, {"rounds": len(released.history)}, recipe, holders)
 
     def _learn(self, released: Agreement) -> None:

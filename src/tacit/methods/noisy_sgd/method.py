@@ -90,7 +90,6 @@ def _finished(task: Task, ask: GradientAsk, released: NDArray[np.float64]) -> Ou
         labels=task.classes[chances.argmax(axis=1)],
         probabilities=chances,
         arrays={"weights": released},
-        recipe={"student": type(student).__name__},
     )
 
 
@@ -174,5 +173,4 @@ def _trained(task: Task, ask: TrainingAsk, released: NDArray[np.float32]) -> Out
         labels=labels,
         probabilities=chances[:, order],
         arrays={"weights": released},
-        recipe={"student": type(model).__name__},
     )

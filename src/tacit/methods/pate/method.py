@@ -301,7 +301,7 @@ def _finished(task: Task, student: Any, released: TeacherLabels) -> Outcome:  # 
     }
     if released.votes is not None:
         arrays["votes"] = released.votes
-    return Outcome(trained, labels, None, arrays, recipe={"student": type(trained).__name__})
+    return Outcome(trained, labels, None, arrays)
 
 
 def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401

@@ -103,4 +103,4 @@ def _finished(task: Task, chosen: NeighborPlan, student: Any, released: Neighbor
         "answered": chosen.rows[released.rows],
         "passed": released.passed,
     }
-    return Outcome(trained, labels, None, arrays, recipe={"student": type(trained).__name__})
+    return Outcome(trained, labels, None, arrays)

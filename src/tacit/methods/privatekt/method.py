@@ -139,7 +139,6 @@ class LabelJob:
                 "exhausted": int(released.refused.sum()),
                 "curve": self.coordinator.curve,
             },
-            recipe={"student": type(student).__name__},
         )
 
 

@@ -173,7 +173,6 @@ def _labeled(task: Task, trainer: StudentTrainer, labeling: Labeling) -> Outcome
             "membership": labeling.clusters.membership,
             **({} if labeling.counts is None else {"counts": labeling.counts}),
         },
-        recipe={"student": type(trained).__name__},
     )
 
 
@@ -199,7 +198,6 @@ def _sets(task: Task, options: ReverseKNN, trust: Trust, student: Any) -> Curate
                 "query_labels": labeling.chances >= thresholds,
                 "membership": labeling.clusters.membership,
             },
-            recipe={"student": type(student).__name__},
         )
 
     return _job(task, options, chosen, coordinator, finish)
