@@ -61,7 +61,8 @@ def test_a_question_with_one_more_field_is_refused(ask):
 @pytest.mark.parametrize("ask", ASKS, ids=lambda ask: type(ask).__name__)
 def test_a_question_without_one_of_its_fields_is_refused(ask):
     fields = decode(ask_to_bytes(ask))
-    for name in fields:
+    # Without a bound on sets it is the question about single labels, which never had that field.
+    for name in fields.keys() - {"labels"}:
         with pytest.raises(InvalidInput):
             read_ask(encode({key: value for key, value in fields.items() if key != name}))
 

@@ -97,7 +97,7 @@ def test_nothing_but_the_ledger_itself_names_a_back_end():
         for file in SOURCE.rglob("*.py")
         if file.parent != SOURCE / "ledger" and re.search("(Sqlite|Postgres|Memory|Unlimited)Ledger", file.read_text())
     }
-    assert naming == {"audit/mutants.py", "federation/intake/device.py"}
+    assert naming == {"audit/mutants.py"}
 
 
 def test_a_ledger_of_the_protocol_alone_is_asked_before_anything_is_paid():

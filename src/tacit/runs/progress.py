@@ -21,6 +21,7 @@ PROGRESS = ".progress"
 _FORMAT = "tacit progress 1"
 STAGES = (
     "reading",
+    "encoding the images by a pretrained network",
     "choosing what to ask",
     "choosing a representation and a mechanism",
     "choosing components and a mechanism",

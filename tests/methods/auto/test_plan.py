@@ -95,7 +95,7 @@ def test_one_question_gets_all_and_keeps_its_name():
 
 def test_every_choice_is_said_with_its_reason():
     titles = [title for title, _ in plan_auto(task(PRIVATE, PUBLIC, kind="images"), "auto").lines]
-    assert titles[:3] == ["representation", "questions", "budget"]
+    assert titles[:3] == ["features", "questions", "budget"]
     assert dict(plan_auto(task(PRIVATE, PUBLIC, kind="images"), "sums").lines)["questions"] == "sums only, as requested"
     assert "class sums" in dict(plan_auto(task(PRIVATE, PUBLIC), "auto").lines)["questions"]
 
