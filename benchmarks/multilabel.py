@@ -328,7 +328,8 @@ def write(rows: list[Row]) -> None:
         "Without a delta the default asks for votes. Lines below the default leave out one of its parts; votes with "
         "thresholds at one half are what was done before.",
         "Randomized response uses the private records' own features without protection: it protects labels alone.",
-        "No constant was set on these sets; that thresholds matter was first seen on scene. Times are those of the processor, with what the evaluation takes.",
+        "No constant was set on these sets; that thresholds matter was first seen on scene. Times are those of the "
+        "processor, with what the evaluation takes.",
     ]
     measures = {"test": 100.0, "macro": 100.0, "labels": 100.0, "processor seconds": 1.0}
     caption = "Sets of labels: mean micro-F1 on the test part (test), macro-F1 there (macro), both in %."
