@@ -10,7 +10,7 @@ import re
 import resource
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -51,7 +51,7 @@ def code_version() -> str:
 
 @cache
 def code_of(*roots: str) -> str:
-    """A digest of the source of these modules and of all of ours that they import, by whatever way.
+    """A digest of the statements of these modules and of all of ours that they import, by whatever way.
 
     >>> code_of("tacit.core.spend") == code_of("tacit.core.spend") != code_of("tacit.core.account")
     True
@@ -63,12 +63,28 @@ def code_of(*roots: str) -> str:
         source = None if name in found else _source_of(name)
         if source is None:
             continue
-        found[name] = source
+        found[name] = _statements(source)
         waiting += _imported(name, source)
     digest = hashlib.sha256()
     for name in sorted(found):
         digest.update(name.encode() + b"\0" + found[name] + b"\0")
     return digest.hexdigest()[:16]
+
+
+@cache
+def _statements(source: bytes) -> bytes:
+    """The source without its comments and docstrings, which change no figure."""
+    tree = ast.parse(source)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            first = node.body[0] if node.body else None
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return ast.unparse(tree).encode()
 
 
 def _source_of(name: str) -> bytes | None:
@@ -124,12 +140,21 @@ class Memory:
             "megabytes": round(megabytes()),
             "settings": dict(settings),
         }
-        self.folder.mkdir(parents=True, exist_ok=True)
-        file = self._file(settings)
-        partial = file.with_suffix(f".{os.getpid()}.partial")
-        partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
-        partial.replace(file)
+        self._write(settings, found)
         return found
+
+    def adopt(self, runs: Iterable[Mapping[str, Any]]) -> None:
+        """Take over measurements that were published with their settings, so that they are not made again.
+
+        >>> import tempfile
+        >>> memory = Memory(Path(tempfile.mkdtemp()))
+        >>> memory.adopt([{"accuracy": 0.9, "settings": {"seed": 1}}])
+        >>> memory.kept({"seed": 1})["accuracy"]
+        0.9
+        """
+        for run in runs:
+            if "settings" in run and not self._file(run["settings"]).exists():
+                self._write(run["settings"], run)
 
     def kept(self, settings: Mapping[str, Any]) -> dict[str, Any] | None:
         """What was measured under these settings, if it was."""
@@ -141,6 +166,13 @@ class Memory:
         except ValueError as error:
             raise InvalidInput(f"{file}: not a measurement ({error}); remove it to measure again") from error
         return kept
+
+    def _write(self, settings: Mapping[str, Any], found: Mapping[str, Any]) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        file = self._file(settings)
+        partial = file.with_suffix(f".{os.getpid()}.partial")
+        partial.write_text(json.dumps(found, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        partial.replace(file)
 
     def _file(self, settings: Mapping[str, Any]) -> Path:
         words = json.dumps(settings, sort_keys=True, ensure_ascii=False)
