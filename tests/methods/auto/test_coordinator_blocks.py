@@ -24,7 +24,7 @@ def test_a_block_of_votes_has_the_moments_of_its_counts():
     counts = np.zeros((queries, 3), dtype=np.int64)
     counts[0] = [40, 10, 0]
     counts[1] = [0, 20, 30]
-    block = teaching._vote_block(ask, counts)
+    block = teaching._vote_block(ask, None, counts)
     there = np.bincount(block.features.points(given.public).argmax(axis=1), minlength=queries) / 60
     # Of 100 records: the counts' shares, and of what they lack of the public samples' a third for each class.
     for query in range(queries):

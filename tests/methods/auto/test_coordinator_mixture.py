@@ -64,7 +64,7 @@ def test_samples_that_are_all_alike_have_none(columns):
 def test_embeddings_are_labeled_by_it_and_the_run_says_so(tmp_path):
     samples, labels = clouds(600, 1)
     given = {"delta": "1e-5", "classes": CLASSES, "seed": 2, "data_kind": "embedding"}
-    run = tacit.distill((samples, np.array(CLASSES)[labels]), clouds(300, 2)[0], 1, **given)
+    run = tacit.distill((samples, np.array(CLASSES)[labels]), clouds(300, 2)[0], "0.2", **given)
     assert run.recipe["chosen"] == "sums, then a mixture of public samples"
     test, true = clouds(200, 5)
     assert (run.student.predict(test) == np.array(CLASSES)[true]).mean() > 0.97

@@ -15,7 +15,7 @@ from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.correction import correction_mechanism
 from tacit.methods.auto.division import FIRST_SHARE
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import AutoPlan, plan_auto
+from tacit.methods.auto.plan import AutoPlan, little_noise, plan_auto, summed_features
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
@@ -25,6 +25,8 @@ from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.forecast import Evidence, Expected
 from tacit.methods.noisy_sgd.holder import GradientHolder
+from tacit.methods.noisy_sgd.method import prepare as prepare_gradients
+from tacit.methods.noisy_sgd.options import NoisySGD
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.rknn.forecast import votes_forecast
 from tacit.methods.rknn.holder import VoteHolder
@@ -55,11 +57,14 @@ def prepare(task: Task, options: Auto) -> Job:
     if reason is not None:
         return _votes(task, options, reason)
     # A student or delta that would fail later must be refused before anything is paid.
-    if not (isinstance(options.student, str) and options.student == "auto"):
+    own_student = isinstance(options.student, str) and options.student == "auto"
+    if not own_student:
         untrained(options.student)
     if 0 < task.delta < SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     task.observer.stage("choosing what to ask")
+    if options.releases == "auto" and own_student and little_noise(task):
+        return _gradients(task)
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
         return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
@@ -92,6 +97,12 @@ def _votes(task: Task, options: Auto, reason: str) -> Job:
     settings = ReverseKNN(max_labels=options.max_labels, thresholds=options.thresholds, student=options.student)
     job = prepare_votes(task, settings)
     return replace(job, chosen={**job.chosen, "votes because": reason})
+
+
+def _gradients(task: Task) -> Job:
+    reason = "noise leaves nearly all of the signal, so several gradients learn more than one sum"
+    job = prepare_gradients(task, NoisySGD(representation=summed_features(task.kind)))
+    return replace(job, chosen={**job.chosen, "gradients because": reason})
 
 
 def elsewhere(task: Task) -> str | None:

@@ -19,13 +19,13 @@ __all__ = ["Auto"]
 class Auto:
     """The default method, which chooses its questions from public samples and earlier releases.
 
-    For tables, texts, embeddings, and photographs that a pretrained network encodes it asks for class sums. For other
-    images it first asks for votes on clusters. If these
-    are nearly pure, more votes follow in the feature space of a network trained on them. Otherwise class sums of the
-    images' gradients follow; then, where noise leaves enough of them, the gradient of the regression that follows from
-    them, and else sums of such a network's features. ``releases`` fixes votes or sums. For sets of labels it asks for
-    class sums once, if there is a delta. For one-record holders, nodes and, with delta = 0, plain numbers and sets of
-    labels it uses reverse k-NN votes.
+    For tables, texts, embeddings, and photographs that a pretrained network encodes it asks for class sums; with very
+    little noise, of all but tables, for eight gradients of a regression. For other images it first asks for votes on
+    clusters. If these are nearly pure, more votes follow in the feature space of a network trained on them. Otherwise
+    class sums of the images' gradients follow; then, where noise leaves enough of them, the gradient of the regression
+    that follows from them, and else sums of such a network's features; or votes there, if the releases show that sums
+    mislead. ``releases`` fixes votes or sums. For sets of labels it asks for class sums once, if there is a delta. For
+    one-record holders, nodes and, with delta = 0, plain numbers and sets of labels it uses reverse k-NN votes.
     """
 
     name: ClassVar[str] = "auto"

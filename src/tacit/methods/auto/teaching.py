@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -33,6 +34,7 @@ from tacit.methods.auto.coordinator import (
     joint_points,
     purity,
     refined,
+    shifted,
     sum_block,
 )
 from tacit.methods.auto.correction import corrected_block, correction_ask, moved_block
@@ -167,15 +169,20 @@ class AutoTeaching:
         if not blocks:
             queries = self._queries(task)
             return self._votes(task, fit_representation(self.plan.vote_space, task.public, queries)[1], queries)
-        if self.clustered(blocks):
-            space = self._view(self.probabilities(blocks))
-            return self._votes(task, space, PER_CLASS_LATER * self.classes)
-        if len(blocks) == 1 and self.plan.releases != "sums":
+        if not self.clustered(blocks) and len(blocks) == 1 and self.plan.releases != "sums":
             return self._sums(task, self.plan.representation)
+        chances = self.probabilities(blocks)
+        network = self._taught(chances) if self.plan.network else None
+        if self.clustered(blocks):
+            return self._votes(task, self._view(network), PER_CLASS_LATER * self.classes)
+        if hasattr(network, "features"):
+            seen = self._seen(network)
+            if shifted(blocks, chances, seen):
+                return self._votes(task, self._view(network), self._queries(task), seen)
         if self.plan.corrects:
             return self._correction(task, blocks[1])
         try:
-            return self._sums(task, self._view(self.probabilities(blocks)))
+            return self._sums(task, self._view(network))
         except InvalidInput:
             # A network that gives all samples the same features must not waste what was paid.
             return self._sums(task, self.plan.representation)
@@ -188,6 +195,10 @@ class AutoTeaching:
 
     def probabilities(self, blocks: Sequence[Block]) -> NDArray[np.float64]:
         """The probability of each class for every public sample, from all releases."""
+        if blocks[-1].begun is not None:
+            return iterative_proportional_fitting(
+                self._shares(blocks[-1]), blocks[-1].public.argmax(axis=1), blocks[-1].begun
+            )
         if self.plan.kind != "images" or not self.clustered(blocks):
             return joint_odds(blocks).probabilities(joint_points(blocks))
         chances: NDArray[np.float64] = self._shares(blocks[0])[blocks[0].public.argmax(axis=1)]
@@ -199,7 +210,8 @@ class AutoTeaching:
     def finish(self, blocks: Sequence[Block], student: Any) -> Outcome:  # noqa: ANN401
         """The final student: a network if clusters are classes, otherwise the regression, a mixture or an average."""
         task = self.task
-        odds = None if self.plan.kind == "images" and self.clustered(blocks) else joint_odds(blocks)
+        voted = self.plan.kind == "images" and (self.clustered(blocks) or blocks[-1].begun is not None)
+        odds = None if voted else joint_odds(blocks)
         chances = self.probabilities(blocks) if odds is None else odds.probabilities(joint_points(blocks))
         mixture = refined(current(blocks), task.public, chances) if self.plan.kind in MIXED_KINDS else None
         if mixture is not None:
@@ -220,9 +232,9 @@ class AutoTeaching:
         arrays = {f"release_{number}": each.released for number, each in enumerate(blocks, start=1)
                   if each.released is not None}  # fmt: skip
         asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
-        chosen = ", then ".join(dict.fromkeys([*asked, *(() if mixture is None else ("a mixture of public samples",))]))
+        said_once = [what for what, _ in groupby(asked)] + ([] if mixture is None else ["a mixture of public samples"])
         released = [{"what": what, **each.noise} for what, each in zip(asked, blocks, strict=True)]
-        said = {"chosen": chosen, "released": released}
+        said = {"chosen": ", then ".join(said_once), "released": released}
         return Outcome(trained, labels, chances, arrays, recipe=said)
 
     def _with_network(self, trained: Any, chances: NDArray[np.float64]) -> Any:  # noqa: ANN401
@@ -242,7 +254,7 @@ class AutoTeaching:
         kind = RoundedGaussianNoise if task.delta > 0 else DiscreteLaplaceNoise
         return kind.calibrated(sensitivity, task.budget, task.delta)
 
-    def _votes(self, task: Task, space: Representation, queries: int) -> Step:
+    def _votes(self, task: Task, space: Representation, queries: int, begun: NDArray[np.float64] | None = None) -> Step:
         encoded = space.encode(task.public)
         queries = min(queries, len(np.unique(encoded, axis=0)))
         clusters = cluster(encoded, queries)
@@ -257,9 +269,9 @@ class AutoTeaching:
             request=task.request,
         )
         seen = {"queries": queries, "neighbors": 1, "representation": type(space).__name__}
-        return Step(ask, partial(self._vote_block, ask), chosen=seen)
+        return Step(ask, partial(self._vote_block, ask, begun), chosen=seen)
 
-    def _vote_block(self, ask: VoteAsk, counts: NDArray[Any]) -> Block:
+    def _vote_block(self, ask: VoteAsk, begun: NDArray[np.float64] | None, counts: NDArray[Any]) -> Block:
         features = VoteFeatures(ask.representation, ask.queries)
         public, size = features.points(self.task.public), self._size(counts)
         mechanism: Any = ask.mechanism
@@ -271,7 +283,7 @@ class AutoTeaching:
         drawn = np.outer(shares * (1 - shares), public.mean(axis=0)) / size
         noise = mechanism.noise_law.variance * (1 - 1 / self.classes) / size**2
         found = Moments(means, shares, drawn + noise)
-        return Block(features, public, found, np.asarray(counts))
+        return Block(features, public, found, np.asarray(counts), begun=begun)
 
     def _size(self, counts: NDArray[Any]) -> float:
         known = counted(self.task)
@@ -300,13 +312,19 @@ class AutoTeaching:
         read = moved_block if self.plan.kind == "images" else corrected_block
         return Step(ask, lambda table: read(ask, table, sums))
 
-    def _view(self, chances: NDArray[np.float64]) -> Representation:
-        """The feature space of a network trained on these probabilities; without networks that of the first votes."""
-        if self.plan.network:
-            trained = self._taught(chances)
-            if hasattr(trained, "features"):
-                return StudentFeatures(trained)
+    def _view(self, network: Any) -> Representation:  # noqa: ANN401
+        """The feature space of a trained network; without one that of the first votes."""
+        if hasattr(network, "features"):
+            return StudentFeatures(network)
         return fit_representation(self.plan.vote_space, self.task.public, PER_CLASS_LATER * self.classes)[1]
+
+    def _seen(self, network: Any) -> NDArray[np.float64]:  # noqa: ANN401
+        """The probability of each class for every public sample, by a trained network."""
+        rows = self.task.public.reshape(len(self.task.public), -1)
+        known = np.searchsorted(self.task.classes, network.classes_, sorter=(order := np.argsort(self.task.classes)))
+        chances = np.zeros((len(rows), self.classes))
+        chances[:, order[known]] = network.predict_proba(rows)
+        return chances
 
     def _taught(self, chances: NDArray[np.float64], last: bool = False) -> Any:  # noqa: ANN401
         labels = self.task.classes[chances.argmax(axis=1)]

@@ -30,7 +30,7 @@ from tacit.methods.noisy_sgd.torch_hidden import (
     require_opacus,
 )
 from tacit.methods.noisy_sgd.wire import GradientAsk
-from tacit.methods.task import Announcement, Job, Outcome, Task
+from tacit.methods.task import Announcement, Outcome, Task
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import PrincipalComponents
 
@@ -40,7 +40,7 @@ __all__ = ["prepare"]
 GROUPS = 4
 
 
-def prepare(task: Task, options: NoisySGD) -> Job:
+def prepare(task: Task, options: NoisySGD) -> CuratedJob:
     """The job that trains a model on this task's records by noisy gradients."""
     task.single_labels("noisy_sgd")
     if options.model != "linear":
@@ -93,7 +93,7 @@ def _finished(task: Task, ask: GradientAsk, released: NDArray[np.float64]) -> Ou
     )
 
 
-def prepare_hidden(task: Task, options: NoisySGD) -> Job:
+def prepare_hidden(task: Task, options: NoisySGD) -> CuratedJob:
     """The job that trains two layers by Opacus: one release, in one process."""
     if task.nodes is not None:
         raise InvalidInput(f"model {options.model} runs in one process only: nodes do not accept the noise of Opacus")
