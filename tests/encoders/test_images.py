@@ -63,3 +63,16 @@ def test_the_default_teaches_on_them_and_its_student_takes_images(tmp_path):
     assert loaded.student.predict(test).tolist() == run.student.predict(test).tolist()
     # A student that is to see the images gets them.
     assert not tacit.Auto(student="logistic").photographs
+
+
+def test_the_default_is_forecast_by_what_the_network_sees():
+    public, labels = skies(60, 5)
+    figures = {"records": 400, "classes": CLASSES, "epsilon": 8, "delta": 1e-5, "methods": ["auto"]}
+    known = np.array(CLASSES)[labels]
+    found = tacit.forecast(public, public_labels=known, **figures)
+    pixels = tacit.forecast(public, public_labels=known, data_kind="images", **figures)
+    assert (found.kind, pixels.kind) == ("photographs", "images")
+    assert "components" in found.best.said
+    rehearsed = tacit.forecast(public, public_labels=known, rehearse=True, **figures)
+    assert rehearsed.best.said == "rehearsed on 60 labels"
+    assert rehearsed.best.accuracy > 0.9
