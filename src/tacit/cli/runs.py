@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.screen import console, show_claim, visible
+from tacit.cli.screen import console, show_claim, show_reading, visible
 from tacit.core import InvalidInput, listed, nearest, warn_user
 from tacit.core.errors import plural
 
@@ -72,7 +72,7 @@ def predict_command(
     Example: tacit predict first-run new.csv --out labels.csv --probabilities
     """
     record = found_record(run)
-    console.print(f"[dim]reading {listed([str(file)])}[/dim]", soft_wrap=True)
+    show_reading(file)
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
     require_new_table(out)
@@ -131,7 +131,7 @@ def export_command(
     saved = record.student.suffix.removeprefix(".")
     if kinds and kinds[0] not in ("onnx", saved):
         raise InvalidInput(f"this student is saved as {saved}: give --{saved} or --onnx")
-    console.print(f"[dim]reading {listed([str(run)])}[/dim]", soft_wrap=True)
+    show_reading(run)
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
     if labels is not None:
