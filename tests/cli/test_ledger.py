@@ -255,7 +255,7 @@ def test_a_narrow_screen_loses_no_column(site, monkeypatch, account):
     printed = site.succeed("show", site.ledger, *account)
     said = " ".join(printed.split())
     shown = (
-        ("entry: 4", "request: a request with a rather long name", "spend: pure epsilon 123457/1000000", "kept: no")
+        ("entry: 4", "request: a request with a rather long name", "spend: pure epsilon 0.123457", "kept: no")
         if account
         else ("account: clinic", "ceiling ε: 1", "spent ε: 0.123457", "left ε: 0.876543", "account: [bold]odd")
     )

@@ -68,6 +68,18 @@ def test_init_looks_at_files_and_writes_a_recipe_that_runs(files, capsys):
     assert (files / "first/run.json").exists()
 
 
+@pytest.mark.parametrize(("column", "unit"), [("patient_nbr", "patient_nbr"), ("MRN", "MRN"), ("student", None)])
+def test_init_finds_the_person_in_a_column_that_both_files_have(files, column, unit):
+    """Unless its name is that of a feature as well."""
+    for name in ("records.csv", "samples.csv"):
+        head, *rows = (files / name).read_text().splitlines()
+        rows = [f"{row},{place % 2}" for place, row in enumerate(rows)]
+        text = "\n".join([f"{head.replace('patient', 'dose2')},{column}", *rows]) + "\n"
+        (files / name).write_text(text)
+    assert run("init", "records.csv", "samples.csv", "--label", "diagnosis") == 0
+    assert tomllib.loads((files / "recipe.toml").read_text())["privacy"].get("unit") == unit
+
+
 def test_a_run_has_a_recipe_with_every_default_and_it_runs_again(files):
     base = ("distill", "--private", "records.csv", "--public", "samples.csv", "--label", "diagnosis", "--classes",
             f"none,{SECRET}", "--epsilon", "1", "--method", "rknn", "--neighbors", "2")  # fmt: skip

@@ -99,3 +99,17 @@ def test_photographs_are_told_apart_better_than_noise():
              for row in range(0, 330, 110) for column in range(0, 540, 135)]  # fmt: skip
     noise = np.random.default_rng(9).integers(0, 256, (24, 32, 32, 3)).astype(np.uint8)
     assert information(np.stack(crops)) > 3 * information(noise)
+
+
+def test_the_default_is_forecast_by_what_the_network_sees(monkeypatch):
+    monkeypatch.setattr("tacit.runs.planning.photographic", lambda samples: True)
+    public, labels = skies(60, 5)
+    figures = {"records": 400, "classes": CLASSES, "epsilon": 8, "delta": 1e-5, "methods": ["auto"]}
+    known = np.array(CLASSES)[labels]
+    found = tacit.forecast(public, public_labels=known, **figures)
+    pixels = tacit.forecast(public, public_labels=known, data_kind="images", **figures)
+    assert (found.kind, pixels.kind) == ("photographs", "images")
+    assert "components" in found.best.said
+    rehearsed = tacit.forecast(public, public_labels=known, rehearse=True, **figures)
+    assert rehearsed.best.said == "rehearsed on 60 labels"
+    assert rehearsed.best.accuracy > 0.9

@@ -55,6 +55,30 @@ def test_labels_narrow_the_interval_and_it_holds_what_is_measured():
     assert told.low <= measured <= told.high
 
 
+@pytest.mark.parametrize("known", [None, 100, 300])
+def test_private_knn_is_expected_to_do_what_its_wide_neighborhoods_allow(known):
+    """As many records vote on a query as a class has: far fewer agree than in the small cluster that gets the label."""
+    figures = {**FIGURES, "public_labels": known and labeled(known), "delta": 1e-5}
+    found = tacit.forecast(PARTS.public_samples, methods=["private_knn", "rknn"], **figures)
+    expected = next(each for each in found.prospects if each.method == "private_knn")
+    run = tacit.distill(
+        (PARTS.private_samples, PARTS.private_labels), PARTS.public_samples, 1.0, delta=1e-5, method="private_knn",
+        classes=range(10), seed=0,
+    )  # fmt: skip
+    assert found.best.method == "rknn"
+    assert expected.low <= float((run.labels == PARTS.public_labels).mean()) <= expected.high
+    assert expected.accuracy < 0.85
+
+
+def test_more_voters_on_a_query_agree_less():
+    figures = {**FIGURES, "public_labels": labeled(300), "epsilon": 8, "delta": 1e-5}
+    few, many = (
+        tacit.forecast(PARTS.public_samples, methods=[tacit.PrivateKNN(queries=30, neighbors=each)], **figures).best
+        for each in (10, 100)
+    )
+    assert few.accuracy > many.accuracy + 0.2
+
+
 def test_the_epsilon_that_is_named_reaches_what_was_wanted():
     votes = tacit.ReverseKNN(queries=40, neighbors=2)
     figures = {**FIGURES, "methods": [votes], "public_labels": labeled(200)}

@@ -20,7 +20,16 @@ from tacit.cli.inputs import RunInputs, inputs_digest, read_inputs, read_source,
 from tacit.cli.method_options import flags, read_options, renamed_flags, with_options
 from tacit.cli.recipe import Recipe, absolute, from_fields, read_recipe, recipe_text
 from tacit.cli.request import RunRequest, requested, require_place, unfinished
-from tacit.cli.screen import console, counting, show_claim, show_data, show_plan, tolerate_broken_pipe, write_run
+from tacit.cli.screen import (
+    console,
+    counting,
+    show_claim,
+    show_data,
+    show_line,
+    show_plan,
+    tolerate_broken_pipe,
+    write_run,
+)
 from tacit.core import InvalidInput, listed
 from tacit.core.guarantee import read_terms
 from tacit.core.places import LedgerUrl
@@ -300,8 +309,7 @@ def _tell(run: Run, ledger: Path | LedgerUrl | None, account: str | None, models
         from tacit.ledger import opened
 
         with opened(ledger) as book:
-            balance = f"    {account} has {book.balance(account).in_words}"
-            console.print(Text.assemble(("account", "bold"), balance))
+            show_line("account", f"{account} has {book.balance(account).in_words}")
 
 
 def _given(method: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -18,8 +18,8 @@ from tacit.cli.federation_intake import device_command, intake_app
 from tacit.cli.federation_node import cancel_command, jobs_command, node_command
 from tacit.cli.federation_setup import approve
 from tacit.cli.federation_setup import nodes_app as nodes
-from tacit.cli.screen import console, flowing, show_claim, show_rows, visible
-from tacit.core import InvalidInput
+from tacit.cli.screen import console, flowing, show_claim, show_reading, show_rows, visible
+from tacit.core import InvalidInput, listed
 
 if TYPE_CHECKING:
     from tacit.federation.settings import ServiceConfig
@@ -56,6 +56,8 @@ def fleet_command(
 
     Example: tacit federation fleet study
     """
+    if not as_json:
+        show_reading(folder)
     from tacit.runs.fleet import read_fleet
 
     found = read_fleet(folder)
@@ -144,6 +146,7 @@ def coordinator(
     port: int = typer.Option(9092, help="The port to listen on."),
 ) -> None:
     """Run a job."""
+    show_reading(folder)
     from tacit.cli.federation_watch import linked, reminded_coordinator, require_valid, submitted, watched
     from tacit.federation.processes import Processes, ended_by_signals
     from tacit.runs.federation import read_job
@@ -192,10 +195,11 @@ Its operator must not collude with the coordinator. Example: tacit federation sh
 )
 def shuffler(file: Path = typer.Argument(..., help="The shuffler's file.", show_default=False)) -> None:
     """Run a shuffler."""
+    # First: its file may be wrong, and the service takes seconds to load.
+    config = _read_service(file)
     from tacit.federation.collector.batches import open_shuffler
     from tacit.federation.collector.service import serve
 
-    config = _read_service(file)
     serve(config, open_shuffler(*config.store), _say)
 
 
@@ -207,13 +211,13 @@ trusted/curator.toml""")
 )
 def curator(file: Path = typer.Argument(..., help="The curator's file.", show_default=False)) -> None:
     """Run a curator."""
+    config = _read_service(file)
     from tacit.federation.collector.curator import Curator, open_curator, read_secret
     from tacit.federation.collector.service import serve
     from tacit.ledger import opened
     from tacit.ledger.places import occupied
     from tacit.ledger.policy import NO_LIMITS, read_limits, read_policy
 
-    config = _read_service(file)
     if config.sealing is None or config.ledger is None or config.account is None:
         raise InvalidInput(f"{file}: a curator needs its sealing key, its ledger and its account")
     rules = file.absolute().parent / "policy.toml"
@@ -231,6 +235,7 @@ Example: tacit federation status here/node.toml, or tacit federation status stud
 )
 def status(file: Path = typer.Argument(..., help="A node's file or a job file.", show_default=False)) -> None:
     """Show the state of a node or a job."""
+    show_reading(file)
     from tacit.cli.federation_watch import progress_of
     from tacit.core.toml import read_toml
     from tacit.federation.settings import read_node_file
@@ -263,6 +268,8 @@ def status(file: Path = typer.Argument(..., help="A node's file or a job file.",
 
 def _read_service(file: Path) -> ServiceConfig:
     """Read a service's file before serving: its files are readable by its operator only, and its log has times."""
+    # The first line on stdout says where it serves.
+    typer.echo(f"reading {listed([str(file)])}", err=True)
     from tacit.federation.processes import log_to
     from tacit.federation.settings import read_service_config
 

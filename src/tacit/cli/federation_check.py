@@ -9,7 +9,7 @@ from pathlib import Path
 import typer
 from rich.text import Text
 
-from tacit.cli.screen import console
+from tacit.cli.screen import console, show_reading
 from tacit.core import InvalidInput, TacitError
 from tacit.core.errors import plural
 from tacit.core.toml import read_toml
@@ -39,6 +39,7 @@ def check_command(
 
     Example: tacit federation check here/node.toml
     """
+    show_reading(file)
     failed = 0
     for found in check_findings(file):
         word, style = _MARKS[found.state]

@@ -15,8 +15,9 @@ import typer
 from numpy.typing import NDArray
 from rich.text import Text
 
-from tacit.cli.screen import console, flowing, show_rows
+from tacit.cli.screen import console, flowing, show_reading, show_rows
 from tacit.core import InvalidInput
+from tacit.core.errors import plural
 from tacit.core.files import write_file
 
 if TYPE_CHECKING:
@@ -87,6 +88,7 @@ def open_command(
     representation: str = typer.Option("pca", help="The representation for distances: identity, standardized or pca."),
 ) -> None:
     """Write a question."""
+    show_reading(public)
     from tacit.datasets.table import read_classes
     from tacit.federation.intake.coordinator import plan_open_question
 
@@ -157,6 +159,7 @@ def tokens(
     out: Path = typer.Option(..., help="The file to write."),
 ) -> None:
     """Issue tokens."""
+    show_reading(file)
     from tacit.federation.intake.messages import issue_tokens
     from tacit.federation.keys import SigningIdentity
 
@@ -166,6 +169,7 @@ def tokens(
         SigningIdentity.new().write(secret)
     made = issue_tokens(_secret(secret), _read(file), count)
     write_file(out, "".join(f"{each.hex()}\n" for each in made).encode(), private=True)
+    console.print(Text.assemble(("written", "bold"), f"  {out}: {plural(count, 'token')}"), soft_wrap=True)
 
 
 @intake_app.command(
@@ -189,7 +193,8 @@ def collect_command(
     with open_intake_store(store) as opened:
         done = collect_messages(opened, _read(file), out, None if secret is None else _secret(secret))
     console.print(
-        f"{done.messages} messages in {out}, shuffled; {done.unreadable} could not be decrypted", soft_wrap=True
+        f"{plural(done.messages, 'message')} in {out}, shuffled; {done.unreadable} could not be decrypted",
+        soft_wrap=True,
     )
 
 
@@ -208,6 +213,7 @@ def decode_command(
     secret: Path | None = typer.Option(None, help="With --trust shuffle: the coordinator's key."),
 ) -> None:
     """Decode."""
+    show_reading(file)
     from tacit.federation.intake.coordinator import decode_collected, label_samples
 
     question, samples = _read(file), _samples(public)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from tacit.cli.screen import console, show_rows
+from tacit.cli.screen import console, show_reading, show_rows
 from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
@@ -44,11 +44,12 @@ def node_command(file: Path = _FILE) -> None:
 
     Example: tacit federation node here/node.toml
     """
+    show_reading(file)
     from tacit.cli.federation_watch import reminded_node, require_valid
     from tacit.federation.flower.processes import NodeConnection, require_version, supernode_command
     from tacit.federation.node.node import prepare_ledger
-    from tacit.federation.node.queue import JobQueue
-    from tacit.federation.node.service import SOCKET, NodeService, budgets, queue_file
+    from tacit.federation.node.queue import JobQueue, queue_file
+    from tacit.federation.node.service import SOCKET, NodeService, budgets
     from tacit.federation.node.telemetry import NodeMetrics, NodeWeb, log_events, read_token, tell
     from tacit.federation.processes import Processes, ended_by_signals, free_port, only_process
     from tacit.federation.settings import read_node_file
@@ -70,7 +71,7 @@ def node_command(file: Path = _FILE) -> None:
     with (
         once,
         ended_by_signals(again),
-        closing(JobQueue(queue_file(settings), serving.waiting)) as queue,
+        closing(JobQueue(queue_file(settings.state), serving.waiting)) as queue,
         Processes(state) as processes,
     ):
         prepare_ledger(settings, lambda said: console.print(said, soft_wrap=True))
@@ -155,11 +156,12 @@ def jobs_command(
 
     A job is one run of a coordinator. Example: tacit federation jobs here/node.toml
     """
-    from tacit.federation.node.queue import JobQueue
-    from tacit.federation.node.service import queue_file
+    if not as_json:
+        show_reading(file)
+    from tacit.federation.node.queue import JobQueue, queue_file
     from tacit.federation.settings import read_node_file
 
-    place = queue_file(read_node_file(file))
+    place = queue_file(read_node_file(file).state)
     found = []
     if place.exists():
         with closing(JobQueue(place)) as queue:
@@ -189,11 +191,11 @@ def cancel_command(
 
     Example: tacit federation cancel here/node.toml 3f2a
     """
-    from tacit.federation.node.queue import JobQueue
-    from tacit.federation.node.service import queue_file
+    show_reading(file)
+    from tacit.federation.node.queue import JobQueue, queue_file
     from tacit.federation.settings import read_node_file
 
-    place = queue_file(read_node_file(file))
+    place = queue_file(read_node_file(file).state)
     if not place.exists():
         raise InvalidInput(f"{place}: this node has received no job yet")
     with closing(JobQueue(place)) as queue:

@@ -15,7 +15,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.federation_watch import running
-from tacit.cli.screen import console, flowing, show_rows
+from tacit.cli.screen import console, flowing, show_reading, show_rows
 from tacit.core import InvalidInput, listed
 from tacit.core.files import is_there
 
@@ -182,6 +182,7 @@ Example: tacit federation nodes list study"""),
 )
 def list_nodes(folder: Path = FOLDER) -> None:
     """Show which nodes are admitted."""
+    show_reading(folder)
     from tacit.federation.certificates import read_validity
     from tacit.federation.members import members, removed_members
     from tacit.federation.settings import read_peers
@@ -215,6 +216,7 @@ def add(
     identity: Path | None = typer.Option(None, help="The node's .id file; its line goes into the folder's peers.toml."),
 ) -> None:
     """Admit a node."""
+    show_reading(public)
     from tacit.federation.members import add_member
 
     member = add_member(folder, public, identity)
@@ -231,6 +233,7 @@ def remove(
     name: str = typer.Argument(..., help="The node's name.", show_default=False),
 ) -> None:
     """Remove a node."""
+    show_reading(folder)
     from tacit.federation.members import remove_member
 
     member = remove_member(folder, name)
@@ -256,6 +259,7 @@ def renew(
     authority: bool = typer.Option(False, "--authority", help="Renew the authority's certificate, too."),
 ) -> None:
     """Renew certificates or a key."""
+    show_reading(folder)
     from tacit.federation.certificates import renew_authority, renew_node_key, renew_server_certificate
     from tacit.federation.members import add_member
     from tacit.federation.settings import read_node_file
@@ -323,6 +327,7 @@ def approve(
 
     Example: tacit federation approve here/node.toml, then tacit federation approve here/node.toml 3f2a
     """
+    show_reading(file)
     from tacit.federation.node.refusals import APPROVED, DECLINED, Approvals
     from tacit.federation.settings import read_node_file
 

@@ -16,11 +16,12 @@ from tacit.core import InvalidInput, listed, nearest
 
 __all__ = ["init_command"]
 
-# Usual names of columns that identify the person of a record, and its holder.
-_PERSON = re.compile(
-    r"(person|patient|user|subject|customer|client|member|employee|student)(_?(id|number|no|nr))?$|(uid|mrn|ssn|id)$",
-    re.IGNORECASE,
-)
+# Usual names of columns that identify the person of a record, and its holder. Where the public file has the column as
+# well, it may be a feature ("student": yes or no), unless it has a number's name.
+_SOMEBODY = "(person|patient|user|subject|customer|client|member|employee|student)"
+_NUMBER = "_?(id|number|num|no|nr|nbr)"
+_PERSON = re.compile(f"{_SOMEBODY}({_NUMBER})?$|(uid|mrn|ssn|id)$", re.IGNORECASE)
+_NUMBERED = re.compile(f"({_SOMEBODY}{_NUMBER}|uid|mrn|ssn)$", re.IGNORECASE)
 _HOLDER = re.compile(
     r"(clinic|hospital|site|center|centre|branch|school|bank|holder|device|node|region)(_?id)?$", re.IGNORECASE
 )
@@ -117,6 +118,7 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
             f"{listed(more[1])}; the private file should have all columns of the public one"
         )
     private, public, extra = (first, second, more[0]) if not more[1] else (second, first, more[1])
+    shared = [name for name in columns[0] if name in columns[1]]
     if label is not None and label not in extra:
         close = nearest(label, extra)
         meant = f"; did you mean {close!r}?" if close else ""
@@ -125,7 +127,8 @@ def _compare(first: Path, second: Path, label: str | None) -> _Compared:
         raise InvalidInput(
             f"{listed([str(private)])}: has no column besides the public ones; the private file needs a label column"
         )
-    person = next((name for name in extra if _PERSON.match(name) and name != label), None)
+    likely = [name for name in extra if _PERSON.match(name)] + [name for name in shared if _NUMBERED.match(name)]
+    person = next((name for name in likely if name != label), None)
     holder = next((name for name in extra if _HOLDER.match(name) and name != label), None)
     # Otherwise the last one left: labels are usually at the end.
     rest = [name for name in extra if name not in (person, holder)]

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import typer
 from rich.markup import escape
 from rich.text import Text
 
 from tacit.cli.screen import console, show_rows
-from tacit.core import Change, InvalidInput, decimal, spend_to_json
+from tacit.core import Change, InvalidInput, decimal, spend_in_words
 from tacit.core.places import LedgerUrl, ledger_place
 from tacit.ledger import inspected, open_ledger
 from tacit.ledger.copying import copy_ledger
@@ -258,21 +257,7 @@ def _show_account(book: StoredLedger, account: str) -> None:
         receipt = payment.receipt
         # The date and the minute; the export has the second.
         time = payment.at[:16].replace("T", " ")
-        what = (receipt.request, receipt.purpose, _shown(spend_to_json(receipt.spend)), receipt.randomness)
+        what = (receipt.request, receipt.purpose, spend_in_words(receipt.spend), receipt.randomness)
         rows.append((str(receipt.sequence), time, *what, "yes" if payment.kept else "no"))
     columns = ("entry", "time", "request", "purpose", "spend", "randomness", "kept")
     show_rows(columns, rows, folding=("request", "purpose", "spend"))
-
-
-def _shown(spend: dict[str, Any]) -> str:
-    """A spend in short: its kind, then its parameters, nested ones in brackets."""
-    parts = [spend["kind"].replace("_", " ")]
-    for name, value in spend.items():
-        match value:
-            case dict():
-                parts.append(f"({_shown(value)})")
-            case list():
-                parts.append(f"({' + '.join(map(_shown, value))})")
-            case _ if name != "kind":
-                parts.append(f"{name.replace('_', ' ')} {value}")
-    return " ".join(parts)

@@ -14,7 +14,7 @@ import typer
 from rich.text import Text
 
 from tacit.cli.runs import found_record, samples_for
-from tacit.cli.screen import console
+from tacit.cli.screen import console, show_reading
 from tacit.core import InvalidInput, TacitError, listed
 from tacit.core.places import LedgerUrl, ledger_place
 
@@ -80,7 +80,7 @@ def report_command(
         raise InvalidInput("--statement, --nist and --registry name the same file: choose different ones")
     if label is not None and test is None:
         raise InvalidInput("--label names a column of --test: give --test, too")
-    console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
+    show_reading(place)
     from tacit.report.budget import read_book, require_payer
     from tacit.report.card import statement as stated
     from tacit.report.exports import nist_answers, registry_entry
@@ -107,7 +107,7 @@ def _report_ledger(place: Path | LedgerUrl, out: Path | None, given: dict[str, o
     if isinstance(place, LedgerUrl) and out is None:
         raise InvalidInput("a ledger on a server has no folder for its page: give --out")
     page = _page(place.with_name(place.name + ".html") if isinstance(place, Path) else Path(), out)
-    console.print(f"[dim]reading {listed([str(place)])}[/dim]", soft_wrap=True)
+    show_reading(place)
     from tacit.report.budget import ledger_page, read_book
 
     _write([(page, ledger_page(read_book(place)))])

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 from rich.text import Text
 
-from tacit.cli.screen import console, show_claim, visible
+from tacit.cli.screen import console, show_claim, show_reading, visible
 from tacit.core import InvalidInput, listed, nearest, warn_user
 from tacit.core.errors import plural
 
@@ -72,7 +72,7 @@ def predict_command(
     Example: tacit predict first-run new.csv --out labels.csv --probabilities
     """
     record = found_record(run)
-    console.print(f"[dim]reading {listed([str(file)])}[/dim]", soft_wrap=True)
+    show_reading(file)
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
     require_new_table(out)
@@ -128,7 +128,10 @@ def export_command(
         )
     if check is not None and kinds != ["onnx"]:
         raise InvalidInput("--check compares an ONNX model with the student: give --onnx, too")
-    console.print(f"[dim]reading {listed([str(run)])}[/dim]", soft_wrap=True)
+    saved = record.student.suffix.removeprefix(".")
+    if kinds and kinds[0] not in ("onnx", saved):
+        raise InvalidInput(f"this student is saved as {saved}: give --{saved} or --onnx")
+    show_reading(run)
     from tacit.runs.export import label_columns, require_new_table, write_columns
 
     if labels is not None:
@@ -141,14 +144,17 @@ def export_command(
         arrays, simulation = record.arrays(), bool(record.claim.simulation)
         known = (arrays["labels"], arrays.get("probabilities"), arrays["classes"])
         write_columns(labels, label_columns(*known, simulation))
-        console.print(Text.assemble(("written", "bold"), f"    {labels}: {len(arrays['labels'])} labels"))
+        console.print(
+            Text.assemble(("written", "bold"), f"    {labels}: {plural(len(arrays['labels']), 'label')}"),
+            soft_wrap=True,
+        )
     if out is not None:
         _export_student(record, kinds[0], out, check)
     if mlflow is not None:
         from tacit.report.exports import log_to_mlflow
 
         logged = log_to_mlflow(run, mlflow)
-        console.print(Text.assemble(("logged", "bold"), f"     to MLflow experiment {mlflow}: run {logged}"))
+        console.print(Text.assemble(("logged", "bold"), f"     to MLflow experiment {listed([mlflow])}: run {logged}"))
 
 
 def _export_student(record: Record, kind: str, out: Path, check: Path | None) -> None:
@@ -156,9 +162,7 @@ def _export_student(record: Record, kind: str, out: Path, check: Path | None) ->
     from tacit.runs.folders import new_folder
     from tacit.students.registry import TYPES
 
-    said, saved = statement(record), record.student.suffix.removeprefix(".")
-    if kind != "onnx" and kind != saved:
-        raise InvalidInput(f"this student is saved as {saved}: give --{saved} or --onnx")
+    said = statement(record)
     name = f"{record.student.stem}.{kind}"
     content = _as_onnx(record, said, check) if kind == "onnx" else record.student.read_bytes()
     with new_folder(out) as folder:

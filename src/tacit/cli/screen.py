@@ -22,7 +22,7 @@ from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
-from tacit.core import Guarantee, InvalidInput, TacitError, TacitWarning
+from tacit.core import Guarantee, InvalidInput, TacitError, TacitWarning, listed
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,6 +38,7 @@ __all__ = [
     "show_data",
     "show_line",
     "show_plan",
+    "show_reading",
     "show_rows",
     "tolerate_broken_pipe",
     "transliterate",
@@ -99,6 +100,11 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
     """Print the choices that were made before any record was read."""
     for title, said in plan.lines:
         show_line(title, said)
+
+
+def show_reading(place: object) -> None:
+    """Say at once what is read: the parts that read it may take seconds to load."""
+    console.print(Text(f"reading {listed([str(place)])}", style="dim"), soft_wrap=True)
 
 
 def show_line(title: str, said: str) -> None:

@@ -82,6 +82,7 @@ from tacit.core.spend import Spend as Spend
 from tacit.core.spend import Stability as Stability
 from tacit.core.spend import Subsampled as Subsampled
 from tacit.core.spend import spend_from_json as spend_from_json
+from tacit.core.spend import spend_in_words as spend_in_words
 from tacit.core.spend import spend_to_json as spend_to_json
 
 def listed_homes(package_file: str) -> dict[str, str]: ...

@@ -12,6 +12,7 @@ from fractions import Fraction
 from typing import Any, assert_never
 
 from tacit.core.errors import InvalidInput
+from tacit.core.guarantee import decimal
 from tacit.core.rational import Number, exact, positive, probability
 
 __all__ = [
@@ -27,6 +28,7 @@ __all__ = [
     "Stability",
     "Subsampled",
     "spend_from_json",
+    "spend_in_words",
     "spend_to_json",
 ]
 
@@ -245,6 +247,32 @@ def spend_to_json(spend: Spend) -> dict[str, Any]:
             return {"kind": "stability", "delta": str(delta)}
         case _:
             assert_never(spend)
+
+
+def spend_in_words(spend: Spend) -> str:
+    """A spend in short: its kind, then its parameters as decimals, nested ones in brackets.
+
+    >>> spend_in_words(Gaussian("784814093/100000000")), spend_in_words(Repeated(Pure("1/3"), 2))
+    ('gaussian noise multiplier 7.84814', 'repeated count 2 (pure epsilon 0.333334)')
+    """
+    return _in_words(spend_to_json(spend))
+
+
+def _in_words(written: dict[str, Any]) -> str:
+    parts = [written["kind"].replace("_", " ")]
+    for name, value in written.items():
+        match value:
+            case dict():
+                parts.append(f"({_in_words(value)})")
+            case list():
+                parts.append(f"({' + '.join(map(_in_words, value))})")
+            case str() if name in ("epsilon", "delta"):
+                parts.append(f"{name} {decimal(Fraction(value))}")
+            case str() if name != "kind":
+                parts.append(f"{name.replace('_', ' ')} {float(Fraction(value)):.6g}")
+            case int():
+                parts.append(f"{name.replace('_', ' ')} {value}")
+    return " ".join(parts)
 
 
 def spend_from_json(value: dict[str, Any]) -> Spend:

@@ -8,6 +8,7 @@ used.
 
 from __future__ import annotations
 
+import hashlib
 import math
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -139,7 +140,7 @@ class Evidence:
 
         if not len(encoded):
             return np.full(queries, 1 / queries), np.empty(0, dtype=np.int64)
-        key = ("clusters", encoded.shape, queries)
+        key = ("clusters", _digest(encoded), queries)
         if key not in self.found:
             asked = min(queries, len(np.unique(encoded, axis=0)))
             groups = KMeans(asked, n_init=1, random_state=0).fit(encoded).labels_
@@ -173,7 +174,7 @@ class Evidence:
         from sklearn.pipeline import make_pipeline
         from sklearn.preprocessing import StandardScaler
 
-        key = ("regression", encoded.shape)
+        key = ("regression", _digest(encoded))
         if key not in self.found:
             assert self.known is not None
             seen = self.known >= 0
@@ -196,13 +197,18 @@ class Evidence:
         """Purity at four queries per class, from the separation of as many clusters as classes."""
         from sklearn.cluster import KMeans
 
-        key = ("apart", encoded.shape)
+        key = ("apart", _digest(encoded))
         if key not in self.found:
             scaled = (encoded - encoded.mean(axis=0)) / np.maximum(encoded.std(axis=0), 1e-9)
             far = np.sort(KMeans(self.classes, n_init=3, random_state=0).fit(scaled).transform(scaled), axis=1)
             ratio = float(np.mean(far[:, 0] / np.maximum(far[:, 1], 1e-12)))
             self.found[key] = float(np.clip(_LINE[0] + _LINE[1] * ratio, self.common, 0.99))
         return float(self.found[key])
+
+
+def _digest(rows: NDArray[Any]) -> str:
+    """By which figures of these rows are kept: two spaces may have the same shape."""
+    return hashlib.sha256(np.ascontiguousarray(rows).data).hexdigest()
 
 
 def noise_unit(lead: float, classes: int) -> float:

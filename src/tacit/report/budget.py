@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from tacit.accounting.compose import least_total, total
-from tacit.core import Balance, Guarantee, InvalidInput, Rule, Spend, decimal, spend_to_json
+from tacit.core import Balance, Guarantee, InvalidInput, Rule, Spend, decimal, spend_in_words
 from tacit.core.places import Place, ledger_place
 from tacit.ledger import inspected
 from tacit.ledger.entries import Payment
@@ -234,7 +234,7 @@ def _account(balance: Balance, payments: Sequence[Payment]) -> str:
             each.receipt.sequence,
             each.at[:16].replace("T", " "),
             each.receipt.purpose,
-            _spend(each),
+            spend_in_words(each.receipt.spend),
             each.receipt.request,
         )
         for each in payments[-_MOST_PAYMENTS:]
@@ -253,8 +253,3 @@ def _account(balance: Balance, payments: Sequence[Payment]) -> str:
         )
         + table(("entry", "time (UTC)", "purpose", "spend", "request"), rows) + earlier
     )  # fmt: skip
-
-
-def _spend(payment: Payment) -> str:
-    spend = spend_to_json(payment.receipt.spend)
-    return f"{spend['kind']}: " + ", ".join(f"{name} {value}" for name, value in spend.items() if name != "kind")

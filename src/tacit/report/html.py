@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from html import escape
 from pathlib import Path
@@ -62,7 +63,7 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -
 
     >>> table(("class", "samples"), [("a<b", 3000)])
     "<div class='wide'><table class=''><thead><tr><th>class</th><th>samples</th></tr></thead><tbody>\
-<tr><td>a&lt;b</td><td>3,000</td></tr></tbody></table></div>"
+<tr><td>a&lt;b</td><td class='short'>3,000</td></tr></tbody></table></div>"
     """
     head = "".join(f"<th>{escape(each)}</th>" for each in heads)
     shown = f"<thead><tr>{head}</tr></thead>" if any(heads) else ""
@@ -72,6 +73,8 @@ def table(heads: Sequence[str], rows: Sequence[Sequence[Any]], kind: str = "") -
 
 # Characters of a cell that is not broken, and of the longest value of a recipe.
 _SHORT, _LONGEST = 16, 600
+# Of four digits and more: fewer are not broken.
+_NUMBER = re.compile(r"\d[\d.,]{3,}%?")
 
 
 class Markup(str):
@@ -81,11 +84,12 @@ class Markup(str):
 
 
 def _cell(value: Any) -> str:  # noqa: ANN401
-    """A cell; one with little in it, such as 1e-05, stays on one line."""
+    """A cell; one with little in it, such as 1e-05, and a number stay on one line."""
     if isinstance(value, Markup):
         return f"<td>{value}</td>"
     text = f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
-    short = " class='short'" if (" " in text or "-" in text) and len(text) <= _SHORT else ""
+    little = (" " in text or "-" in text or _NUMBER.fullmatch(text)) and len(text) <= _SHORT
+    short = " class='short'" if little else ""
     return f"<td{short}>{escape(text)}</td>"
 
 

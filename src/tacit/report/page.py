@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 from html import escape
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tacit.core import spend_from_json, spend_in_words
 from tacit.core.errors import plural
 from tacit.core.guarantee import TRUST_IN_WORDS, Guarantee, Trust
 from tacit.report import svg
@@ -30,7 +30,7 @@ __all__ = ["PRIORS", "odds_bound", "report_page"]
 
 # Prior probabilities of a guess.
 PRIORS = (0.001, 0.01, 0.1, 0.5)
-_MOST_BARS, _MOST_ROWS, _MOST_COLUMNS = 30, 60, 12
+_MOST_BARS, _MOST_ROWS, _MOST_COLUMNS, _MOST_COMPONENTS = 30, 60, 12, 7
 PICTURE = "queries.png"
 WOULD = "None of this holds here: it is what the same run would have with system randomness."
 _DOUBT, _DOUBT_OF_TWO = 0.5, 0.7  # the likelier of two is never below one half
@@ -200,7 +200,7 @@ def _chosen(recipe: dict[str, Any]) -> str:
     more = f"<details><summary>every option</summary>{table(('option', 'value'), options)}</details>" if options else ""
     return (
         "<p>Every choice was made from public figures and from what had been released by then.</p>"
-        + table(("choice", "value", "what it is"), rows) + more
+        + table(("choice", "value", "what it is"), rows, "choices") + more
     )  # fmt: skip
 
 
@@ -304,7 +304,10 @@ def _queries(record: Record, arrays: dict[str, NDArray[Any]]) -> str:
 
 def _released(said: dict[str, Any], arrays: dict[str, NDArray[Any]]) -> str:
     payments = said["payments"]
-    rows = [(each["account"], each["purpose"], _spend(each["spend"]), each["randomness"]) for each in payments]
+    rows = [
+        (each["account"], each["purpose"], spend_in_words(spend_from_json(each["spend"])), each["randomness"])
+        for each in payments
+    ]
     left = "" if len(rows) <= _MOST_ROWS else f"<p>{len(rows) - _MOST_ROWS} more are in run.json.</p>"
     paid = table(("account", "purpose", "spend: the known scale of the noise", "randomness"), rows[:_MOST_ROWS]) + left
     return _numbers(said["recipe"], arrays) + f"<h3>{len(rows)} payment{'s' * (len(rows) != 1)}</h3>" + paid
@@ -343,7 +346,8 @@ def _table(what: str, noise: Any, numbers: NDArray[Any], classes: NDArray[Any]) 
     if numbers.shape[1] != len(names) or what == "sums":
         heads = ("class", "component 1", *(str(place + 1) for place in range(1, numbers.shape[1])))
         aside = names if len(names) == len(numbers) else aside
-    wide = min(_MOST_COLUMNS, numbers.shape[1])
+    # Sums have up to eight digits, and a page of paper has an end.
+    wide = min(_MOST_COLUMNS if heads[0] == "query" else _MOST_COMPONENTS, numbers.shape[1])
     rows = [(aside[place], *row[:wide]) for place, row in enumerate(numbers[:_MOST_ROWS].tolist())]
     cut = numbers.shape[1] > wide or len(numbers) > _MOST_ROWS
     part = f" A part of {len(numbers)} × {numbers.shape[1]}; all are in arrays.npz." if cut else ""
@@ -353,23 +357,6 @@ def _table(what: str, noise: Any, numbers: NDArray[Any], classes: NDArray[Any]) 
         f"<p>These {escape(named)} were released with noise, so some are below 0 or too large; the true ones are in no "
         f"file. {escape(law)}{part}</p>" + table(heads[: wide + 1], rows)
     )
-
-
-def _spend(spend: dict[str, Any]) -> str:
-    told = (f"{name} = {_amount(value)}" for name, value in spend.items() if name != "kind")
-    return f"{spend.get('kind')}: " + ", ".join(told)
-
-
-def _amount(value: Any) -> str:  # noqa: ANN401
-    """A parameter of a spend, whose exact fraction is in run.json.
-
-    >>> _amount("844936623/200000000"), _amount(3)
-    ('4.22468', '3')
-    """
-    if isinstance(value, dict):
-        return f"({_spend(value)})"
-    fraction = isinstance(value, str) and value.count("/") == 1
-    return f"{float(Fraction(value)):.6g}" if fraction else str(value)
 
 
 def _measured(metrics: dict[str, Any]) -> str:

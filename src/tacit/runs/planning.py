@@ -13,9 +13,10 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from tacit.core import Adjacency, Integers, InvalidInput, Number, Trust, Unit, exact, positive, probability, whole
+from tacit.core.errors import plural
 from tacit.core.options import Options
 from tacit.datasets.samples import samples_of
-from tacit.encoders.kinds import recognize
+from tacit.encoders.kinds import photographic, recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
 from tacit.methods.registry import AUTO, METHODS, Method, chosen_method, method_named
 from tacit.methods.task import Task
@@ -27,6 +28,8 @@ __all__ = ["Forecast", "Prospect", "forecast"]
 _TRUSTS = {"rknn": (Trust.CENTRAL, Trust.SHUFFLE, Trust.LOCAL)}
 # Public samples of a rehearsal.
 _REHEARSED = 5000
+# In place of public samples, where there are none.
+_PLACEHOLDER = np.zeros((5000, 1))
 _GRID = tuple(float(each) for each in np.round(np.geomspace(0.05, 10, 9), 3))
 _SMALLEST, _LARGEST, _HALVINGS = 0.01, 20.0, 9
 
@@ -112,38 +115,86 @@ def forecast(
         raise InvalidInput("public_labels are labels of public samples: give the samples, too")
     if rehearse and (public is None or public_labels is None):
         raise InvalidInput("a rehearsal needs public samples, and public_labels of some of them")
-    samples, rows, kind = _rows(public, data_kind)
-    known = None if public_labels is None else _known(public_labels, names, len(rows))
-    stated = (0.9 if purity is None else purity) if public is None else purity
-    places = seen_rows(len(rows), known) if public is not None else np.arange(0)
-    seen = rows[places]
-    evidence = Evidence(seen, len(names), None if known is None else known[places], stated)
-    part = seen_rows(len(rows), known, _REHEARSED)
-    stage = (rows_taken(samples, part), rows[part], None if known is None else known[part]) if rehearse else None
+    samples = None if public is None else samples_of(public)
+    views: dict[str | None, _View] = {}
+
+    def view(options: Options) -> _View:
+        encoded = data_kind is None and getattr(options, "photographs", False) and photographic(samples)
+        kind = "photographs" if encoded else data_kind
+        if kind not in views:
+            views[kind] = _View.of(samples, names, public_labels, purity, kind, rehearse)
+        return views[kind]
+
     budget = positive(epsilon, "epsilon")
-    given = methods if methods is not None else [n for n in METHODS if METHODS[n].forecast] if len(seen) else ["rknn"]
+    given = methods or ([name for name in METHODS if METHODS[name].forecast] if samples is not None else ["rknn"])
     prospects, lines = [], []
     for each in given:
         chosen, options = chosen_method(each, {})
+        seen = view(options)
         for trust in _TRUSTS.get(chosen.name, (None,)):
             task = Task(
-                public=rows, classes=names, epsilon=budget,
+                public=seen.rows, classes=names, epsilon=budget,
                 delta=exact(chosen.delta) if delta is None else probability(delta, "delta"),
                 unit=unit or Unit(), adjacency=Adjacency.REPLACE_ONE, trust=trust, units=whole(records, "records"),
-                request="forecast", holders=tuple(map(str, range(whole(holders, "holders")))), kind=kind,
+                request="forecast", holders=tuple(map(str, range(whole(holders, "holders")))), kind=seen.kind,
             )  # fmt: skip
-            found = _prospect(chosen, options, task, evidence)
-            if stage is not None and chosen.rehearsable and trust in (None, Trust.CENTRAL):
-                found = _rehearsed(found, options, task, evidence, stage)
+            found = _prospect(chosen, options, task, seen.evidence)
+            if rehearse and chosen.rehearsable and trust in (None, Trust.CENTRAL):
+                found = _rehearsed(found, options, task, seen)
             if accuracy is not None and not found.refused:
-                found = replace(found, needed=_needed(chosen.name, options, task, evidence, accuracy))
+                found = replace(found, needed=_needed(chosen.name, options, task, seen.evidence, accuracy))
             prospects.append(found)
             if curves and not found.refused and trust is not Trust.SHUFFLE:
-                lines.append((f"{found.method} {found.trust}", _curve(chosen.name, options, task, evidence)))
+                lines.append((f"{found.method} {found.trust}", _curve(chosen.name, options, task, seen.evidence)))
     prospects.sort(
         key=lambda each: (bool(each.refused), -each.accuracy if not each.refused else 0, each.method != AUTO)
     )
-    return Forecast(tuple(prospects), evidence.basis, kind, accuracy, tuple(lines))
+    # As the default sees them, where that is another way.
+    last = views["photographs"] if "photographs" in views else views[data_kind]
+    return Forecast(tuple(prospects), last.evidence.basis, last.kind, accuracy, tuple(lines))
+
+
+@dataclass(frozen=True)
+class _View:
+    """The public samples as a method sees them, what is known of their labels, and the part for a rehearsal."""
+
+    rows: NDArray[Any]
+    kind: str
+    evidence: Evidence
+    stage: tuple[Any, NDArray[Any], Integers | None] | None
+
+    @classmethod
+    def of(
+        cls,
+        samples: Any,  # noqa: ANN401
+        names: NDArray[Any],
+        labels: ArrayLike | None,
+        purity: float | None,
+        kind: str | None,
+        rehearse: bool,
+    ) -> _View:
+        """The view of a method; of photographs, which a network encodes, a part stands for all: it takes long."""
+        if samples is None:
+            stated = 0.9 if purity is None else purity
+            return cls(_PLACEHOLDER, "table", Evidence(_PLACEHOLDER[:0], len(names), None, stated), None)
+        count = samples.shape[0] if getattr(samples, "shape", ()) else len(samples)
+        known = None if labels is None else _known(labels, names, count)
+        if kind == "photographs":
+            part = seen_rows(count, known)
+            samples, known = rows_taken(samples, part), None if known is None else known[part]
+        found = recognize(samples, kind)
+        if found.public is not None:
+            rows = found.public
+        else:
+            rows = np.asarray(samples if found.encoder is None else found.encoder.encode(samples))
+        places = seen_rows(len(rows), known)
+        evidence = Evidence(rows[places], len(names), None if known is None else known[places], purity)
+        if not rehearse:
+            return cls(rows, found.kind, evidence, None)
+        part = seen_rows(len(rows), known, _REHEARSED)
+        # A network's features are rehearsed as they are: it need not see the images again.
+        acted = rows[part] if found.kind == "photographs" else rows_taken(samples, part)
+        return cls(rows, found.kind, evidence, (acted, rows[part], None if known is None else known[part]))
 
 
 def _prospect(chosen: Method, options: Options, task: Task, evidence: Evidence) -> Prospect:
@@ -162,19 +213,19 @@ def _prospect(chosen: Method, options: Options, task: Task, evidence: Evidence) 
     )  # fmt: skip
 
 
-def _rehearsed(
-    prospect: Prospect, options: Options, task: Task, evidence: Evidence, stage: tuple[Any, NDArray[Any], Any]
-) -> Prospect:
+def _rehearsed(prospect: Prospect, options: Options, task: Task, view: _View) -> Prospect:
     """The prospect with what a rehearsal reached; a method that cannot be rehearsed is left as it is forecast."""
-    samples, rows, known = stage
+    assert view.stage is not None
+    samples, rows, known = view.stage
+    kind = "embedding" if task.kind == "photographs" else task.kind
     try:
         found = Rehearsal.of(
             samples, rows, known, np.asarray(task.classes), task.units, task.unit, float(task.budget), task.delta,
-            options, task.kind, evidence.found,
+            options, kind, view.evidence.found,
         )  # fmt: skip
     except InvalidInput as error:
         return replace(prospect, said="; ".join(filter(None, (prospect.said, f"no rehearsal: {error}"))))
-    said = f"rehearsed on {evidence.labeled} labels"
+    said = f"rehearsed on {plural(view.evidence.labeled, 'label')}"
     return replace(prospect, accuracy=found.accuracy, low=found.low, high=found.high, said=said, refused="")
 
 
@@ -209,15 +260,6 @@ def _curve(method: str, options: Options, task: Task, evidence: Evidence) -> tup
         with suppress(InvalidInput):
             points.append((epsilon, _expected(method, options, trial, evidence).accuracy))
     return tuple(points)
-
-
-def _rows(public: Any, kind: str | None) -> tuple[Any, NDArray[Any], str]:  # noqa: ANN401
-    """The public samples, the same as numbers, and their kind; a placeholder without public samples."""
-    if public is None:
-        return None, np.zeros((5000, 1)), "table"
-    samples = samples_of(public)
-    seen = recognize(samples, kind)
-    return samples, np.asarray(samples if seen.encoder is None else seen.encoder.encode(samples)), seen.kind
 
 
 def _known(labels: ArrayLike, names: NDArray[Any], count: int) -> Integers:

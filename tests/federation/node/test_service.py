@@ -14,8 +14,8 @@ from tacit.core.errors import InvalidInput
 from tacit.federation.messages import RefusalReason, Request, read_response
 from tacit.federation.node.local_socket import forward_request
 from tacit.federation.node.node import open_node, prepare_ledger
-from tacit.federation.node.queue import JobQueue, job_id
-from tacit.federation.node.service import NodeService, budgets, queue_file
+from tacit.federation.node.queue import JobQueue, job_id, queue_file
+from tacit.federation.node.service import NodeService, budgets
 from tacit.federation.node.telemetry import NodeMetrics
 from tacit.federation.settings import read_node_file
 from tacit.ledger import inspected
@@ -38,7 +38,7 @@ class Place:
 
     def restart(self):
         self.stop()
-        self.queue = JobQueue(queue_file(self.settings))
+        self.queue = JobQueue(queue_file(self.settings.state))
         self.metrics = NodeMetrics("clinic", self.queue.waiting, lambda: budgets(self.settings))
         self.service = NodeService(self.folder / "node.toml", self.queue, self.metrics)
         return self.service

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Randomness, SystemRandomness, TooFewParticipants, permutations, uniform_below
 from tacit.core.codec import StrictReader, decode_strict, encode
+from tacit.core.errors import plural
 from tacit.core.files import new_file
 from tacit.federation.intake.messages import open_outer_box
 from tacit.federation.intake.question import OpenQuestion
@@ -136,7 +137,7 @@ def collect_messages(
         if count < question.minimum:
             store.reopen_question(question.digest)
             raise TooFewParticipants(
-                f"{count} messages are valid so far, and at least {question.minimum} are needed; it stays open"
+                f"{plural(count, 'valid message')} so far, at least {question.minimum} needed; it stays open"
             )
         with new_file(out, private=True, replace=False) as file:
             _write(file, {"question": question.digest, "messages": count, "unreadable": tally["unreadable"]})

@@ -26,7 +26,16 @@ from pathlib import Path
 from tacit.core import InvalidInput, TacitError, listed
 from tacit.federation.messages import LARGEST_REQUEST, Request
 
-__all__ = ["CancelReport", "JobQueue", "JobSummary", "QueueFull", "QueuedRequest", "job_id", "request_key"]
+__all__ = [
+    "CancelReport",
+    "JobQueue",
+    "JobSummary",
+    "QueueFull",
+    "QueuedRequest",
+    "job_id",
+    "queue_file",
+    "request_key",
+]
 
 WAITING, RUNNING = "waiting", "running"
 ANSWERED, REFUSED, CANCELED, EXPIRED = "answered", "refused", "canceled", "expired"
@@ -46,6 +55,11 @@ CREATE INDEX IF NOT EXISTS by_state ON request (state, place);
 CREATE INDEX IF NOT EXISTS by_job ON request (job);
 CREATE TABLE IF NOT EXISTS canceled (job TEXT PRIMARY KEY, at TEXT NOT NULL);
 """
+
+
+def queue_file(state: Path) -> Path:
+    """The file of a node's queue, in its state folder."""
+    return state / "queue.db"
 
 
 class QueueFull(TacitError):
@@ -233,7 +247,8 @@ class JobQueue:
         found = [each for each in jobs if each.id.startswith(name)] if name else []
         if len(found) != 1:
             what = "several jobs begin with" if found else "there is no job"
-            raise InvalidInput(f"{what} {name[:80]!r}; the jobs are {listed([each.id for each in jobs])}")
+            rest = f"the jobs are {listed([each.id for each in jobs])}" if jobs else "the node has received none yet"
+            raise InvalidInput(f"{what} {name[:80]!r}; {rest}")
         (job,) = found
         with self._writing() as database:
             database.execute("INSERT OR IGNORE INTO canceled VALUES (?, ?)", (job.id, _now()))

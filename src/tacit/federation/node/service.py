@@ -46,18 +46,13 @@ from tacit.methods.encoding import EncodingMemory
 from tacit.representations.registry import admitted
 from tacit.wire import Price, read_ask
 
-__all__ = ["SOCKET", "NodeService", "budgets", "queue_file"]
+__all__ = ["SOCKET", "NodeService", "budgets"]
 
-SOCKET, QUEUE = "socket", "queue.db"
+SOCKET = "socket"
 # The most processes of Flower that may wait for an answer at a time.
 MOST_CALLERS = 128
 # Seconds until a failed write of the queue is repeated, and between two checks of the queue.
 _PAUSE, _LOOK = 1.0, 0.5
-
-
-def queue_file(settings: NodeFile) -> Path:
-    """The file of a node's queue."""
-    return settings.state / QUEUE
 
 
 class NodeService:

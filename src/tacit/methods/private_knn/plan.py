@@ -16,10 +16,11 @@ from tacit.core.guarantee import Adjacency, Trust, weakness
 from tacit.core.options import Options
 from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
-from tacit.methods.forecast import Evidence, Expected, voted
+from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, voted
 from tacit.methods.private_knn.coordinator import NeighborCoordinator
 from tacit.methods.private_knn.options import PrivateKNN
 from tacit.methods.private_knn.wire import NeighborAsk, neighbor_sensitivity
+from tacit.methods.rknn.forecast import vote_points
 from tacit.methods.rknn.plan import vote_representation
 from tacit.methods.rknn.queries import cluster
 from tacit.methods.task import Task
@@ -40,6 +41,8 @@ _MOST_QUERIES = 1000
 _FIRST = 50
 # The noise of the screen relative to that of the answers.
 _SCREEN = 3.0
+# For a forecast: draws of the noise, and the fewest known labels that stand for the voters on a query.
+_DRAWS, _FEWEST = 50, 3
 
 
 @dataclass(frozen=True)
@@ -234,15 +237,48 @@ def _doubts(task: Task, neighbors: int, expected: float) -> tuple[str, ...]:
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     """The forecast for a curator, with the queries and neighbors that the run would choose."""
     assert isinstance(options, PrivateKNN)
+    labeled = evidence.labeled and evidence.stated is None
+    # The voters on a query are a part of all records, often as large as a class: they agree as a cluster of that size
+    # does, however small the cluster that gets their label.
     key = ("neighbors", task.budget, task.delta, task.units, options)
     if key not in evidence.found:
         plan = plan_neighbors(task, options, Trust.CENTRAL)
-        ask, answers = plan.coordinator.question, plan.answers
-        evidence.found[key] = plan.fitted.encode(evidence.points), ask.neighbors, float(answers.sigma), answers.queries
-    encoded, neighbors, sigma, queries = evidence.found[key]
-    _, purity = evidence.purity(encoded, min(queries, max(1, len(encoded) // 3)))
-    # The same number of records votes on each query.
-    accuracy, deviation = voted(np.full(queries, 1 / queries), purity, neighbors * queries, sigma, evidence.classes)
+        part = min(1.0, plan.coordinator.question.neighbors / _called(task, options))
+        evidence.found[key] = plan, part, _tried(evidence, plan, part) if labeled else None
+    plan, part, tried = evidence.found[key]
+    neighbors, sigma, queries = plan.coordinator.question.neighbors, float(plan.answers.sigma), plan.answers.queries
+    if labeled:
+        middle, deviation = tried
+        drawn = NINE_OF_TEN * math.sqrt(max(middle * (1 - middle), 1e-3) / evidence.labeled)
+        accuracy = min(1.0, max(0.0, middle + evidence.level * drawn))
+    else:
+        _, purity = evidence.purity(vote_points(evidence, options.representation), max(1, round(1 / part)))
+        # The same number of records votes on each query.
+        even = np.full(queries, 1 / queries)
+        accuracy, deviation = voted(even, purity, neighbors * queries, sigma, evidence.classes)
     seconds = _STARTING + _COMPARING * task.units * queries * task.public[0].size
     said = f"{plural(neighbors, 'vote')} per query, noise of {sigma:.3g}"
     return Expected(accuracy, 0.02 + deviation, queries, neighbors, 1, seconds, said)
+
+
+def _tried(evidence: Evidence, plan: NeighborPlan, part: float) -> tuple[float, float]:
+    """The fraction of known labels that are right if the nearest others of them vote with noise, and its deviation.
+
+    The nearest ``part`` of the known samples stands for the same part of the sampled records.
+    """
+    assert evidence.known is not None
+    seen = np.flatnonzero(evidence.known >= 0)
+    labels, encoded = evidence.known[seen], np.asarray(plan.fitted.encode(evidence.points[seen]))
+    ask, sigma = plan.coordinator.question, float(plan.answers.sigma)
+    if len(seen) <= _FEWEST:
+        raise InvalidInput(f"too few labeled public samples: give at least 50, got {len(seen)}")
+    near = max(_FEWEST, min(round(part * len(seen)), len(seen) - 1))
+    distance = np.array([np.square(encoded - query).sum(axis=1) for query in ask.queries])
+    mine, order = distance.argmin(axis=0), np.argsort(distance, axis=1, kind="stable")
+    voters = [[other for other in order[query] if other != place][:near] for place, query in enumerate(mine)]
+    agree = np.array([np.bincount(labels[each], minlength=evidence.classes) for each in voters]) / near
+    random = np.random.default_rng(0)
+    noise = sigma * random.standard_normal((_DRAWS, len(ask.queries), evidence.classes))[:, mine]
+    chance = np.sqrt(ask.neighbors * agree * (1 - agree)) * random.standard_normal((_DRAWS, *agree.shape))
+    right = ((ask.neighbors * agree + chance + noise).argmax(axis=2) == labels).mean(axis=1)
+    return float(right.mean()), float(right.std())

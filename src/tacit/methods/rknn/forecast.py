@@ -6,7 +6,9 @@ import math
 from fractions import Fraction
 from typing import Any
 
-from tacit.core import Adjacency, Trust
+from numpy.typing import NDArray
+
+from tacit.core import Adjacency, Representation, Trust
 from tacit.core.options import Options
 from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.rknn.choice import choose_local, choose_mechanism, choose_shuffled
@@ -16,7 +18,7 @@ from tacit.methods.rknn.queries import suggest_queries
 from tacit.methods.rknn.wire import table_sensitivity
 from tacit.methods.task import Task
 
-__all__ = ["forecast", "votes_forecast"]
+__all__ = ["forecast", "vote_points", "votes_forecast"]
 
 _NEIGHBORS, _AROUND = (1, 2, 4), (0.5, 1, 2)
 # Seconds per comparison of a record with a query in one feature, and of the start; measured on one core.
@@ -68,13 +70,19 @@ def _asked(options: ReverseKNN, usual: int, public: int, least: int, factors: tu
 
 
 def _seen(evidence: Evidence, options: ReverseKNN, queries: int) -> Any:  # noqa: ANN401
-    key = ("votes", options.representation if isinstance(options.representation, str) else id(options.representation))
+    encoded = vote_points(evidence, options.representation)
+    return evidence.purity(encoded, min(queries, max(1, len(encoded) // 3)) if len(encoded) else queries)
+
+
+def vote_points(evidence: Evidence, representation: str | Representation) -> NDArray[Any]:
+    """The public samples in the space of the votes, as for four queries per class: there purity was compared."""
+    key = ("votes", representation if isinstance(representation, str) else id(representation))
     if key not in evidence.found:
         rows = evidence.points
-        fitted = vote_representation(options.representation, rows, 4 * evidence.classes)[1] if len(rows) else None
+        fitted = vote_representation(representation, rows, 4 * evidence.classes)[1] if len(rows) else None
         evidence.found[key] = rows if fitted is None else fitted.encode(rows)
-    encoded = evidence.found[key]
-    return evidence.purity(encoded, min(queries, max(1, len(encoded) // 3)) if len(encoded) else queries)
+    points: NDArray[Any] = evidence.found[key]
+    return points
 
 
 def _once(
