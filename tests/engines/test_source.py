@@ -11,6 +11,7 @@ import pytest
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.core.randomness import SystemRandomness
+from tacit.engines.fragments import number_table
 from tacit.engines.records import streamed_records
 from tacit.engines.source import RecordSource, source_digest
 from tests.engines.holdings import CLASSES, TABLES, arrays, in_memory, table, threads
@@ -177,3 +178,17 @@ def test_records_of_another_width_are_refused(tmp_path):
         streamed_records(source, threads(), np.array(CLASSES), None, (4,))
     with pytest.raises(InvalidInput, match="no feature column 'f3'"):
         streamed_records(source, threads(), np.array(CLASSES), COLUMNS, (4,))
+
+
+def test_narrow_columns_are_the_same_numbers_as_wide_ones():
+    # Columns of float32 alone are converted together, and beside others one by one.
+    values = np.random.default_rng(2).normal(size=(50, 3)).astype(np.float32)
+    values[0] = (np.inf, -0.0, 1e-45)
+    columns = {str(place): pa.array(values[:, place], mask=np.arange(50) == place + 1) for place in range(3)}
+    together = number_table(pa.table(columns))
+    beside = number_table(pa.table({**columns, "more": pa.array(range(50))}))
+    assert together.dtype == np.float64
+    assert together.flags.c_contiguous
+    assert together.tobytes() == np.ascontiguousarray(beside[:, :3]).tobytes()
+    assert np.isnan(together[[1, 2, 3], [0, 1, 2]]).all()
+    assert number_table(pa.table({"a": pa.array([], pa.float32())})).shape == (0, 1)

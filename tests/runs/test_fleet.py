@@ -17,8 +17,13 @@ from tacit.runs.federation import JobProgress
 from tacit.runs.fleet import read_fleet
 from tests.federation.federation import CLASSES, federated, nodes
 
-# A round whose budgets are none.
-ODD = '{"state": "", "message": "", "rounds": [{"asked": [], "answered": [], "dropped": {}, "budgets": {"south": 1}}]}'
+# Rounds whose budgets and reasons are none.
+ODD = (
+    '{"state": "", "message": "", "rounds": [{"asked": [], "answered": [], "dropped": {}, "budgets": {"south": 1}}, '
+    '{"asked": ["gone"], "answered": [], "dropped": {"gone": ""}, "reasons": {"gone": "<i>"}}, '
+    '{"asked": ["gone"], "answered": [], "dropped": {"gone": ""}, "reasons": {"gone": ["budget"]}}, '
+    '{"asked": ["gone"], "answered": [], "dropped": {"gone": ""}, "reasons": 3}]}'
+)
 NAMES = ("site 0", "site 1", "south", "gone")
 
 
@@ -41,12 +46,14 @@ def home(tmp_path_factory):
     progress = JobProgress(study / "run.journal")
     for number in range(2):
         status = RoundStatus(number, asked=("site 0", "site 1", "south"), answered=["site 0", "site 1"])
-        status.dropped["south"] = f"refused: {(RefusalReason.BUDGET, RefusalReason.CANCELED)[number].in_words}"
+        status.refuse("south", (RefusalReason.BUDGET, RefusalReason.CANCELED)[number])
         status.budgets["site 1"] = ToldBudget(f"{number + 1}", "5", "0")
         progress.round(status)
     progress.say("done", "written run")
     (study / "late.journal").mkdir()
-    late = RoundStatus(0, asked=("site 0", "<b>"), dropped={"site 0": "did not answer in time", "<b>": "<script>"})
+    # The reason counts, whatever the words are.
+    words = f"refused: {RefusalReason.BUDGET.in_words}"
+    late = RoundStatus(0, asked=("site 0", "<b>"), dropped={"site 0": words, "<b>": "<script>"})
     JobProgress(study / "late.journal").round(late)
     for broken, text in (
         ("a", "{"),
@@ -79,6 +86,7 @@ def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_s
     assert (found["site 0"].asked, found["site 0"].answered, found["site 0"].lost) == (3, 2, 1)
     assert found["south"].refusals == {"budget": 1, "canceled": 1}
     assert fleet.refusals == {"budget": 1, "canceled": 1}
+    assert (found["gone"].lost, found["gone"].refusals) == (3, {})
     assert (found["site 1"].payments, found["site 1"].paid) == (1, "epsilon 1")
     assert (found["south"].payments, found["south"].paid) == (0, "")
     # What was told last, by who tells it at all.
@@ -86,7 +94,7 @@ def test_the_view_has_every_node_its_rounds_its_refusals_and_what_its_receipts_s
         "site 1": "spent epsilon 2 of 5 at delta 0"
     }
     assert [(each.name, each.state, each.rounds) for each in fleet.jobs] == [
-        ("e", "", 1), ("late", "running", 1), ("run", "done", 2)
+        ("e", "", 4), ("late", "running", 1), ("run", "done", 2)
     ]  # fmt: skip
 
 

@@ -10,6 +10,7 @@ sent, which could be long or misleading.
 
 from __future__ import annotations
 
+import io
 import json
 import math
 import re
@@ -53,28 +54,31 @@ def encode(value: Any) -> bytes:  # noqa: ANN401
     {'labels': array([3, 1])}
     """
     arrays: list[bytes] = []
-
-    def plain(item: Any) -> Any:  # noqa: ANN401
-        match item:
-            case np.ndarray():
-                little = item.dtype.newbyteorder("<")
-                if little.str not in _TYPES:
-                    raise InvalidInput(f"an array of type {item.dtype} cannot be encoded")
-                arrays.append(np.ascontiguousarray(item, dtype=little).tobytes())
-                return {"array": little.str, "shape": list(item.shape)}
-            case dict():
-                if not all(isinstance(key, str) for key in item):
-                    raise InvalidInput("only text keys can be encoded")
-                return {"items": {key: plain(each) for key, each in item.items()}}
-            case list() | tuple():
-                return [plain(each) for each in item]
-            case None | bool() | int() | float() | str():
-                return item
-            case _:
-                raise InvalidInput(f"a value of type {type(item).__name__} cannot be encoded")
-
-    head = json.dumps(plain(value), separators=(",", ":")).encode()
+    head = json.dumps(_plain(value, arrays), separators=(",", ":")).encode()
     return b"".join([MAGIC, struct.pack("<Q", len(head)), head, *arrays])
+
+
+# At module level, like its reverse: a nested function that calls itself is a reference cycle, which keeps the bytes of
+# a message in memory until the garbage collector runs.
+def _plain(item: Any, arrays: list[bytes]) -> Any:  # noqa: ANN401
+    """What the header says of an item; the content of its arrays is appended to ``arrays``."""
+    match item:
+        case np.ndarray():
+            little = item.dtype.newbyteorder("<")
+            if little.str not in _TYPES:
+                raise InvalidInput(f"an array of type {item.dtype} cannot be encoded")
+            arrays.append(np.ascontiguousarray(item, dtype=little).tobytes())
+            return {"array": little.str, "shape": list(item.shape)}
+        case dict():
+            if not all(isinstance(key, str) for key in item):
+                raise InvalidInput("only text keys can be encoded")
+            return {"items": {key: _plain(each, arrays) for key, each in item.items()}}
+        case list() | tuple():
+            return [_plain(each, arrays) for each in item]
+        case None | bool() | int() | float() | str():
+            return item
+        case _:
+            raise InvalidInput(f"a value of type {type(item).__name__} cannot be encoded")
 
 
 def decode(payload: bytes) -> Any:  # noqa: ANN401
@@ -86,40 +90,43 @@ def decode(payload: bytes) -> Any:  # noqa: ANN401
     start = len(MAGIC) + 8
     if payload[: len(MAGIC)] != MAGIC or len(payload) < start:
         raise InvalidInput("not an encoded value: the first bytes are wrong")
-    (size,) = struct.unpack("<Q", payload[len(MAGIC) : start])
-    offset = start + size
-
-    def whole(item: Any) -> Any:  # noqa: ANN401
-        nonlocal offset
-        match item:
-            case {"array": str(kind), "shape": list(shape)}:
-                if kind not in _TYPES or not all(type(side) is int and side >= 0 for side in shape):
-                    raise InvalidInput("not an encoded value: an array's type or shape is not allowed")
-                dtype = np.dtype(kind)
-                end = offset + math.prod(shape) * dtype.itemsize
-                if end > len(payload):
-                    raise InvalidInput("not an encoded value: an array is cut short")
-                array = np.frombuffer(payload[offset:end], dtype=dtype).reshape(shape)
-                offset = end
-                return array
-            case {"items": dict(items)}:
-                return {key: whole(each) for key, each in items.items()}
-            case list():
-                return [whole(each) for each in item]
-            case None | bool() | int() | float() | str():
-                return item
-            case _:
-                raise InvalidInput("not an encoded value: the head has an unknown part")
-
+    content = io.BytesIO(payload)
+    content.seek(len(MAGIC))
     try:
-        value = whole(json.loads(payload[start:offset]))
+        value = _whole(json.loads(_taken(content, *struct.unpack("<Q", content.read(8)))), content)
     except (ValueError, RecursionError) as error:
         if isinstance(error, InvalidInput):
             raise
         raise InvalidInput("not an encoded value: the head is not JSON, or names an impossible array") from None
-    if offset != len(payload):
+    if content.read(1):
         raise InvalidInput("not an encoded value: bytes are left over")
     return value
+
+
+def _taken(content: io.BytesIO, size: int) -> bytes:
+    """The next bytes."""
+    found = content.read(min(size, LARGEST_INTEGER))
+    if len(found) < size:
+        raise InvalidInput("not an encoded value: it is cut short")
+    return found
+
+
+def _whole(item: Any, content: io.BytesIO) -> Any:  # noqa: ANN401
+    """The item that the header describes; arrays are read from the content after the header."""
+    match item:
+        case {"array": str(kind), "shape": list(shape)}:
+            if kind not in _TYPES or not all(type(side) is int and side >= 0 for side in shape):
+                raise InvalidInput("not an encoded value: an array's type or shape is not allowed")
+            dtype = np.dtype(kind)
+            return np.frombuffer(_taken(content, math.prod(shape) * dtype.itemsize), dtype=dtype).reshape(shape)
+        case {"items": dict(items)}:
+            return {key: _whole(each, content) for key, each in items.items()}
+        case list():
+            return [_whole(each, content) for each in item]
+        case None | bool() | int() | float() | str():
+            return item
+        case _:
+            raise InvalidInput("not an encoded value: the head has an unknown part")
 
 
 # A multiple of eight, so that every part but the last ends at a byte boundary.

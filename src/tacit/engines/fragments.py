@@ -207,9 +207,13 @@ def number_table(table: Any) -> NDArray[np.float64]:  # noqa: ANN401
     >>> number_table(pa.table({"age": [61, None], "dose": [b"2.5", b"much"]})).tolist()
     [[61.0, 2.5], [nan, nan]]
     """
+    columns = [_numbers(column) for column in table.columns]
+    if columns and all(column.dtype == np.float32 for column in columns):
+        # One conversion of a narrow table, which takes half the time of one per column.
+        return np.array(columns).T.astype(np.float64, order="C")
     found = np.empty((table.num_rows, table.num_columns), dtype=np.float64)
-    for place, column in enumerate(table.columns):
-        found[:, place] = _numbers(column)
+    for place, column in enumerate(columns):
+        found[:, place] = column
     return found
 
 

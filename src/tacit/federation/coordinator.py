@@ -33,7 +33,7 @@ import numpy as np
 from tacit.core import InvalidInput, Receipt, StaleLedger, TooFewParticipants
 from tacit.core.codec import decode, encode
 from tacit.core.files import write_file
-from tacit.federation.messages import ToldBudget
+from tacit.federation.messages import PASSING, RefusalReason, ToldBudget
 from tacit.methods.question import Question, TableQuestion, is_signed
 
 __all__ = ["FAILURE", "Journal", "NodeHeads", "RoundAnswers", "RoundPolicy", "RoundStatus", "implausible"]
@@ -112,7 +112,7 @@ class RoundPolicy:
 class RoundStatus:
     """The state of one round. Of the dropped nodes, those in ``refused`` would refuse the same question again.
 
-    ``budgets`` is what nodes told of their accounts, whose operators let them.
+    ``reasons`` is why nodes refused; ``budgets`` is what nodes told of their accounts, whose operators let them.
 
     >>> status = RoundStatus(0, asked=("north", "south"), answered=["south"])
     >>> status.dropped["north"] = "did not answer in time"
@@ -125,6 +125,7 @@ class RoundStatus:
     answered: list[str] = field(default_factory=list)
     dropped: dict[str, str] = field(default_factory=dict)
     refused: list[str] = field(default_factory=list)
+    reasons: dict[str, RefusalReason] = field(default_factory=dict)
     ignored: dict[str, int] = field(default_factory=dict)
     step: str = ""
     budgets: dict[str, ToldBudget] = field(default_factory=dict)
@@ -136,6 +137,13 @@ class RoundStatus:
         said += [f"{name} {why}" for name, why in sorted(self.dropped.items())]
         said += [f"{count} messages ignored ({why})" for why, count in sorted(self.ignored.items())]
         return "; ".join(said)
+
+    def refuse(self, name: str, reason: RefusalReason) -> None:
+        """Note that a node refused."""
+        self.dropped[name] = f"refused: {reason.in_words}"
+        self.reasons[name] = reason
+        if reason not in PASSING:
+            self.refused.append(name)
 
     def ignore(self, why: str) -> None:
         """Count a message that is ignored."""

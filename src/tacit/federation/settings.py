@@ -139,22 +139,22 @@ ledger = "north.ledger"             # created from the policy at the first start
 account = "north"
 pace = 1.0                          # answers leave at multiples of this many seconds after the question
 model = "logistic"                  # the local model, for methods that train one
-public = "samples.csv"              # optional: the public samples, for methods that need them here
-identity = "north.identity"         # optional, for secure aggregation: signs this node's messages to the others
-peers = "peers.toml"                # optional, for secure aggregation: all nodes' identities, from their operators
+identity = "north.identity"         # for secure aggregation, a shuffler or a curator: signs this node's messages
+# peers = "peers.toml"              # for the same: all nodes' identities, from their operators
+# public = "samples.csv"            # the public samples, for methods that need them here
 
-[engine]                            # optional: count records in place; then data may be "records/*.parquet"
-name = "threads"                    # or "ray" or "spark", with address = "spark://host:7077" for a cluster
-workers = 2
+# [engine]                          # count records in place; then data may be "records/*.parquet"
+# name = "threads"                  # or "ray" or "spark", with address = "spark://host:7077" for a cluster
+# workers = 2
 
-[shuffler]                          # optional: the shuffler that this node trusts
-address = "https://shuffler.example.org:9300"
-authority = "shuffler-authority.pem"
+# [shuffler]                        # the shuffler that this node trusts
+# address = "https://shuffler.example.org:9300"
+# authority = "shuffler-authority.pem"
 
-[curator]                           # optional: the curator that this node trusts with its counts
-address = "https://curator.example.org:9301"
-authority = "curator-authority.pem"
-key = "{zeros}"   # the public key that tables are encrypted for
+# [curator]                         # the curator that this node trusts with its counts
+# address = "https://curator.example.org:9301"
+# authority = "curator-authority.pem"
+# key = "{zeros}"   # the public key that tables are encrypted for
 
 [service]                           # optional: health checks and metrics, memory, queue, and stopping
 host = "127.0.0.1"                  # the address of /health, /ready and /metrics

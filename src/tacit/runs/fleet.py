@@ -26,8 +26,7 @@ __all__ = ["Fleet", "FleetJob", "FleetNode", "read_fleet"]
 # The δ at which spends without a pure ε are composed, for display.
 DELTA = Fraction(1, 10**6)
 MOST_JOBS, MOST_NODES, _LONGEST = 200, 2000, 300
-_REFUSED = "refused: "
-_WORDS = {reason.in_words: str(reason) for reason in RefusalReason}
+_REASONS = frozenset(map(str, RefusalReason))
 ADMITTED, REMOVED, UNLISTED = "admitted", "removed", "not listed"
 
 
@@ -125,7 +124,7 @@ def _node(found: dict[str, FleetNode], name: str) -> FleetNode | None:
 
 def _count(found: dict[str, FleetNode], status: Mapping[str, Any], when: str) -> None:
     """Add one round to the figures of its nodes."""
-    answered, dropped = set(map(str, status["answered"])), status["dropped"]
+    answered, dropped, reasons = set(map(str, status["answered"])), status["dropped"], status.get("reasons", {})
     for name in sorted({*map(str, status["asked"]), *answered, *map(str, dropped)}):
         node = _node(found, name)
         if node is None:
@@ -135,12 +134,11 @@ def _count(found: dict[str, FleetNode], status: Mapping[str, Any], when: str) ->
             node.answered += 1
             node.last_answer = max(node.last_answer, when)
         elif name in dropped:
-            words = str(dropped[name])
-            reason = _WORDS.get(words.removeprefix(_REFUSED)) if words.startswith(_REFUSED) else None
-            if reason is None:
-                node.lost += 1
-            else:
+            reason = str(reasons.get(name)) if isinstance(reasons, dict) else ""
+            if reason in _REASONS:
                 node.refusals[reason] = node.refusals.get(reason, 0) + 1
+            else:
+                node.lost += 1
 
 
 def _tell(

@@ -1,5 +1,7 @@
 """A node that counts its records where they lie: the same answers, and a refusal of what needs them in memory."""
 
+import re
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
@@ -87,8 +89,14 @@ def test_what_needs_records_in_memory_is_refused_and_not_paid(folder):
 
 
 def test_the_file_is_read_strictly(folder):
+    # As it is made it needs no file that only some federations have; with all its sections it is a node's file, too.
     (folder / "node.toml").write_text(NODE_EXAMPLE)
-    assert read_node_file(folder / "node.toml").engine.engine.workers == 2
+    made = read_node_file(folder / "node.toml")
+    assert (made.engine, made.peers, made.public, made.shuffler, made.curator) == (None,) * 5
+    (folder / "node.toml").write_text(re.sub(r"(?m)^# (?!kind|shape)", "", NODE_EXAMPLE))
+    made = read_node_file(folder / "node.toml")
+    assert made.engine.engine.workers == 2
+    assert None not in (made.peers, made.public, made.shuffler, made.curator)
     for more, words in (
         ('[engine]\nname = "sparc"\n', "did you mean spark"),
         ("[engine]\nworkers = 0\n", "workers"),

@@ -15,7 +15,7 @@ from flwr.serverapp import Grid, ServerApp
 
 from tacit.core import InvalidInput, Release, StaleLedger, TooFewParticipants
 from tacit.federation.coordinator import Journal, NodeHeads, RoundAnswers, RoundPolicy, RoundStatus, implausible
-from tacit.federation.messages import PASSING, RefusalReason, Request, digest_request, read_response
+from tacit.federation.messages import RefusalReason, Request, digest_request, read_response
 from tacit.wire import ask_to_bytes, read_release
 
 __all__ = ["MESSAGE_TYPE", "FlowerExchange", "FlowerGrid", "FlowerTransport", "content_of", "payload_of", "server_app"]
@@ -97,9 +97,7 @@ class FlowerTransport:
                 if reply.budget is not None:
                     status.budgets[name] = reply.budget
                 if isinstance(reply.answer, RefusalReason):
-                    status.dropped[name] = f"refused: {reply.answer.in_words}"
-                    if reply.answer not in PASSING:
-                        status.refused.append(name)
+                    status.refuse(name, reply.answer)
                 elif reply.request_digest != digests[id(requests[name])]:
                     status.dropped[name] = "sent an answer of another run or round"
                 else:

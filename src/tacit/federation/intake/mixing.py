@@ -35,7 +35,7 @@ __all__ = ["Collection", "collect_messages", "collected_rows", "shuffled_rows"]
 _Rows = NDArray[np.uint8]
 _Progress = Callable[[int], None]
 # Rows that are permuted in memory, and files that are open at a time.
-_LARGEST_FILE, _MOST_FILES = 2**16, 512
+_LARGEST_FILE, _MOST_FILES = 2**14, 512
 _LENGTH = 8
 _LARGEST_FRAME = 2**27
 
