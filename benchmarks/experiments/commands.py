@@ -247,6 +247,32 @@ def crossings(
     _name(_written(bench.result(), bench.chart(), out))
 
 
+@app.command()
+def published(
+    folder: Path = typer.Option(..., help="The folder with one folder per data set."),
+    data: str = typer.Option("", help="mnist, cifar10 or both; both if left out."),
+    runs: int = typer.Option(1, min=1, help="Seeded runs of every line."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+    kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+) -> None:
+    """The baselines at the settings of their own papers.
+
+    Example: tacit bench published --folder data --data mnist
+    """
+    from experiments.kept_encodings import keep_encodings
+    from experiments.measured import Memory
+    from experiments.published_settings import CASES, measured_cases
+
+    sets = list(dict.fromkeys(case.data for case in CASES))
+    asked = _listed(data)
+    if any(each not in sets for each in asked):
+        raise InvalidInput(f"data must be some of {', '.join(sets)}, got {data[:80]!r}")
+    keep_encodings(cache / "encodings")
+    result = measured_cases(folder, Memory(cache / "leaderboard"), asked, runs, _tell, kept)
+    _name(_written(result, None, out))
+
+
 def _folder(data: str, folder: Path | None) -> Path:
     if folder is None and data != "digits":
         raise InvalidInput("give --folder: it has one folder per data set with its publisher's files")
