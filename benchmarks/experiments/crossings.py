@@ -175,7 +175,7 @@ class Crossings:
             f"crossings-{self.parts.name}-{self.over}",
             f"Methods on {self.parts.name} over {self.over}, all else being equal: mean test accuracy, %.",
             rows,
-            {"test": 100.0, "labels": 100.0, "seconds": 1.0},
+            {"test": 100.0, "labels": 100.0, "processor seconds": 1.0},
             (
                 "Lines, settings, representation and test part of the leaderboard of this data set; "
                 f"{plural(self.runs, 'seeded run')} per cell at most. One record is protected, replace-one, δ = 1e-05; "

@@ -135,7 +135,7 @@ class Board:
             f"{len(data.private):,} private records, {len(data.public):,} public samples, {len(data.test):,} for the "
             f"test, {data.classes} classes: mean test accuracy, %.",
             rows,
-            {"test": 100.0, "labels": 100.0, "seconds": 1.0, "megabytes": 1.0},
+            {"test": 100.0, "labels": 100.0, "processor seconds": 1.0, "megabytes": 1.0},
             self._notes(),
         ).measured()
 
@@ -155,7 +155,7 @@ class Board:
             "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
             "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
             *([FLOATS] if any(self.lines[name].chosen == OPACUS for name in shown) else []),
-            "megabytes is the most that the process had held by then. Times were taken on a busy machine; "
+            "megabytes is the most that the process had held by then. Seconds are of a processor; "
             "features of MiniLM and EfficientNet are computed once and not counted.",
             *([f"Not measured, for want of processor time: {missing}."] if missing else []),
             "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
