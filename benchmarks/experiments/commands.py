@@ -178,6 +178,9 @@ def leaderboard(
     ),
     folder: Path | None = typer.Option(None, help="The folder with one folder per data set; digits needs none."),
     methods: str = typer.Option("", help="Lines with commas between them, such as rknn,noisy_sgd; all if left out."),
+    features: str = typer.Option(
+        "", help="Of images: identity (pixels), gradients or imagenet, for every line; the default's if left out."
+    ),
     epsilons: str = typer.Option("", help="Values of ε, with commas; seven from 0.01 to 8 if left out."),
     runs: int = typer.Option(5, min=1, help="Seeded runs of every line."),
     out: Path = OUT,
@@ -196,24 +199,98 @@ def leaderboard(
     from experiments.leaderboard_plot import draw_board
     from experiments.measured import Memory
 
-    if folder is None and data != "digits":
-        raise InvalidInput("give --folder: it has one folder per data set with its publisher's files")
-    try:
-        asked = [float(each) for each in epsilons.split(",")] if epsilons else list(EPSILONS)
-    except ValueError:
-        raise InvalidInput(f"epsilons must be comma-separated numbers, got {epsilons[:80]!r}") from None
-    if any(not 0 < each < 1000 for each in asked):
-        raise InvalidInput(f"every epsilon must be above 0 and below 1000, got {epsilons[:80]!r}")
-    parts = read_set(data, folder or Path())
+    asked = _epsilons(epsilons) or EPSILONS
+    parts = read_set(data, _folder(data, folder))
     keep_encodings(cache / "encodings")
     board = Board.of(
-        parts, [each.strip() for each in methods.split(",") if each.strip()],
-        written=out, memory=Memory(cache / "leaderboard"), epsilons=sorted(set(asked)), runs=runs, tell=_tell,
-        kept=kept,
+        parts, _listed(methods),
+        written=out, features=features, memory=Memory(cache / "leaderboard"), epsilons=asked, runs=runs,
+        tell=_tell, kept=kept,
     )  # fmt: skip
     board.measure()
     result = board.result()
     _name([*_written(result, None, out), draw_board(board, out / f"{result.name}.png")])
+
+
+@app.command()
+def crossings(
+    data: str = typer.Option(..., help="A data set of the leaderboard."),
+    over: str = typer.Option(..., help="records, classes or features (of images): what is varied."),
+    folder: Path | None = typer.Option(None, help="The folder with one folder per data set; digits needs none."),
+    values: str = typer.Option("", help="Its values, with commas; a few if left out."),
+    methods: str = typer.Option("", help="Lines of the leaderboard with commas; four if left out."),
+    epsilons: str = typer.Option("0.1,1", help="Values of ε, with commas."),
+    runs: int = typer.Option(1, min=1, help="Seeded runs of every cell."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+    kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+) -> None:
+    """Where methods cross: accuracy over records, classes or features, all else being equal.
+
+    Measurements are shared with the leaderboard; one that is stopped goes on.
+
+    Example: tacit bench crossings --data digits --over records --values 100,300,1000
+    """
+    from experiments.crossings import CROSSING, Crossings
+    from experiments.development import read_set
+    from experiments.kept_encodings import keep_encodings
+    from experiments.measured import Memory
+
+    asked = _epsilons(epsilons)
+    parts = read_set(data, _folder(data, folder))
+    keep_encodings(cache / "encodings")
+    bench = Crossings(
+        parts, over, Memory(cache / "leaderboard"), _listed(values), _listed(methods) or CROSSING, asked, runs, _tell,
+        kept,
+    )  # fmt: skip
+    bench.measure()
+    _name(_written(bench.result(), bench.chart(), out))
+
+
+@app.command()
+def published(
+    folder: Path = typer.Option(..., help="The folder with one folder per data set."),
+    data: str = typer.Option("", help="mnist, cifar10 or both; both if left out."),
+    runs: int = typer.Option(1, min=1, help="Seeded runs of every line."),
+    out: Path = OUT,
+    cache: Path = CACHE,
+    kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+) -> None:
+    """The baselines at the settings of their own papers.
+
+    Example: tacit bench published --folder data --data mnist
+    """
+    from experiments.kept_encodings import keep_encodings
+    from experiments.measured import Memory
+    from experiments.published_settings import CASES, measured_cases
+
+    sets = list(dict.fromkeys(case.data for case in CASES))
+    asked = _listed(data)
+    if any(each not in sets for each in asked):
+        raise InvalidInput(f"data must be some of {', '.join(sets)}, got {data[:80]!r}")
+    keep_encodings(cache / "encodings")
+    result = measured_cases(folder, Memory(cache / "leaderboard"), asked, runs, _tell, kept)
+    _name(_written(result, None, out))
+
+
+def _folder(data: str, folder: Path | None) -> Path:
+    if folder is None and data != "digits":
+        raise InvalidInput("give --folder: it has one folder per data set with its publisher's files")
+    return folder or Path()
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _epsilons(text: str) -> list[float]:
+    try:
+        asked = [float(each) for each in _listed(text)]
+    except ValueError:
+        raise InvalidInput(f"epsilons must be comma-separated numbers, got {text[:80]!r}") from None
+    if any(not 0 < each < 1000 for each in asked):
+        raise InvalidInput(f"every epsilon must be above 0 and below 1000, got {text[:80]!r}")
+    return sorted(set(asked))
 
 
 queue_app = typer.Typer(

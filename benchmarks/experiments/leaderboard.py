@@ -17,8 +17,10 @@ from experiments.leaderboard_parts import OWN, Encoded, Line, encoded, reference
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
 from tacit.core import InvalidInput, nearest
+from tacit.datasets.samples import samples_of
+from tacit.encoders.kinds import recognize
 
-__all__ = ["EPSILONS", "REFERENCES", "Board"]
+__all__ = ["EPSILONS", "FEATURES", "REFERENCES", "Board", "image_features"]
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
 
@@ -40,7 +42,14 @@ class Board:
     measuring: Collection[str] | None = None  # the lines that are measured, where others are only shown
 
     @classmethod
-    def of(cls, parts: DevelopmentSet, methods: Sequence[str], written: Path | None = None, **more: Any) -> Board:  # noqa: ANN401
+    def of(
+        cls,
+        parts: DevelopmentSet,
+        methods: Sequence[str],
+        written: Path | None = None,
+        features: str = "",
+        **more: Any,  # noqa: ANN401
+    ) -> Board:
         """The board of these methods, all of them known; ``written`` is the folder of an earlier one."""
         from tacit.methods.registry import METHODS
 
@@ -50,7 +59,7 @@ class Board:
                 close = nearest(each, list(known))
                 meant = f"; did you mean {close!r}?" if close else ""
                 raise InvalidInput(f"unknown method {each[:80]!r}: choose one of {', '.join(known)}{meant}")
-        data = encoded(parts)
+        data = encoded(parts, image_features(parts, features))
         for each in methods:
             if known[each].applies not in ("", data.kind):
                 raise InvalidInput(f"{each} is for {known[each].applies}, and {parts.name} is of kind {data.kind}")
@@ -66,10 +75,7 @@ class Board:
             for name, line, epsilon in self._cells():
                 if self.measuring is not None and name not in self.measuring:
                     continue
-                about = {
-                    "board": self.data.parts.name, "content": self.data.content, "line": name, "delta": line.delta,
-                    "epsilon": epsilon, "seed": seed, "code": line.code(),
-                }  # fmt: skip
+                about = line.about(name, self.data, epsilon, seed)
                 found = self.memory.kept(about)
                 if found is None and not self.kept:
                     found = self.memory.recall(about, partial(line.measure, self.data, epsilon, seed))
@@ -129,7 +135,7 @@ class Board:
             f"{len(data.private):,} private records, {len(data.public):,} public samples, {len(data.test):,} for the "
             f"test, {data.classes} classes: mean test accuracy, %.",
             rows,
-            {"test": 100.0, "labels": 100.0, "seconds": 1.0, "megabytes": 1.0},
+            {"test": 100.0, "labels": 100.0, "processor seconds": 1.0, "megabytes": 1.0},
             self._notes(),
         ).measured()
 
@@ -149,12 +155,27 @@ class Board:
             "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
             "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
             *([FLOATS] if any(self.lines[name].chosen == OPACUS for name in shown) else []),
-            "megabytes is the most that the process had held by then. Times were taken on a busy machine; "
+            "megabytes is the most that the process had held by then. Seconds are of a processor; "
             "features of MiniLM and EfficientNet are computed once and not counted.",
             *([f"Not measured, for want of processor time: {missing}."] if missing else []),
             "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
             "were measured with an earlier version of it, on the same data, and not again.",
         ]
+
+
+def image_features(parts: DevelopmentSet, asked: str = "") -> tuple[str, str] | None:
+    """The features of images for sums and for votes: those asked for, else the default's; None for other samples."""
+    if recognize(samples_of(parts.public)).kind != "images":
+        if asked:
+            raise InvalidInput(f"features are for images, and {parts.name} is of another kind: leave them out")
+        return None
+    if not asked:
+        from tacit.methods.auto.plan import image_parts
+
+        return image_parts(np.asarray(parts.public))[:2]
+    if asked not in FEATURES:
+        raise InvalidInput(f"unknown features {asked[:80]!r}: choose one of {', '.join(FEATURES)}")
+    return asked, FEATURES[asked]
 
 
 def _earlier(file: Path, content: str) -> dict[tuple[str, float], list[Mapping[str, Any]]]:
@@ -169,6 +190,8 @@ def _earlier(file: Path, content: str) -> dict[tuple[str, float], list[Mapping[s
     return found
 
 
+# What images are summed by, and what they are voted on in: a map of the pixels themselves.
+FEATURES = {"identity": "spectral", "gradients": "gradients", "imagenet": "imagenet"}
 FLOATS = (
     "noisy_sgd two layers and fine-tuned: noise in floating point by Opacus, from no cryptographic generator, as their "
     "guarantee says; for records that are added or removed."

@@ -58,23 +58,19 @@ class Encoded:
         return len(self.private) if self.parts.persons is None else len(np.unique(self.parts.persons))
 
 
-def encoded(parts: DevelopmentSet) -> Encoded:
-    """The parts as every method gets them; nothing but public samples is fitted to."""
+def encoded(parts: DevelopmentSet, images: tuple[str, str] | None = None) -> Encoded:
+    """The parts as every method gets them; nothing but public samples is fitted to. ``images`` as in Encoded."""
     from sklearn.decomposition import PCA
 
     found = recognize(samples_of(parts.public))
     raw = [samples_of(each) for each in (parts.private[0], parts.public, parts.test[0])]
-    images = None
     if found.encoder is not None:
         name, rows = type(found.encoder).__name__, [found.encoder.encode(each) for each in raw]
         if isinstance(found.encoder, TextEncoder):
             name = f"{name}, {'with' if found.encoder.minilm else 'without'} MiniLM"
     else:
-        from tacit.methods.auto.plan import image_parts
         from tacit.methods.class_sums.plan import sum_representation
 
-        if found.kind == "images":
-            images = image_parts(np.asarray(parts.public))[:2]
         name, base = sum_representation(
             "auto" if images is None else images[0], np.asarray(parts.public), len(parts.classes)
         )
@@ -123,6 +119,13 @@ class Line:
             own += ["tacit.methods.rknn.method", "tacit.methods.class_sums.method"]
         rule = self.options.func if isinstance(self.options, partial) else self.options
         return code_of(*USED, *own, __name__, rule.__module__, self.samples.__module__)
+
+    def about(self, name: str, data: Encoded, epsilon: float, seed: int) -> dict[str, Any]:
+        """What a measurement depends on, by which it is kept."""
+        return {
+            "board": data.parts.name, "content": data.content, "images": data.images and data.images[1], "line": name,
+            "delta": self.delta, "epsilon": epsilon, "seed": seed, "code": self.code(),
+        }  # fmt: skip
 
     def measure(self, data: Encoded, epsilon: float, seed: int) -> Mapping[str, Any]:
         """One run as a simulation, and what is to be said of it."""

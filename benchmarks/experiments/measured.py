@@ -21,7 +21,10 @@ __all__ = ["Memory", "code_of", "code_version", "megabytes"]
 
 # Modules that name code in strings, which is loaded when asked for; others do so for what a run does not use.
 BY_NAME = ("tacit.students.registry", "tacit.representations.registry")
-NAMED = re.compile(r"tacit(\.\w+)+")
+# A method imports its own parts: what other methods register is not gone through.
+NAMED = re.compile(r"tacit(?!\.methods\b)(\.\w+)+")
+# Exporters know every kind of student; a measurement exports none.
+EXPORTS = "tacit.runs.onnx"
 
 
 def megabytes() -> float:
@@ -60,7 +63,7 @@ def code_of(*roots: str) -> str:
     waiting = list(roots)
     while waiting:
         name = waiting.pop()
-        source = None if name in found else _source_of(name)
+        source = None if name in found or name.startswith(EXPORTS) else _source_of(name)
         if source is None:
             continue
         found[name] = _statements(source)

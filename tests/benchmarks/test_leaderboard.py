@@ -54,7 +54,8 @@ def test_a_small_board_is_written_whole_and_says_what_every_line_protects(tmp_pa
 
 @pytest.fixture(scope="module")
 def digits():
-    return encoded(read_set("digits", Path()))
+    parts = read_set("digits", Path())
+    return encoded(parts, leaderboard.image_features(parts))
 
 
 class Counted(Line):

@@ -120,7 +120,9 @@ def rows_per_teacher(records: Records, teachers: int, adjacency: Adjacency, rand
     if adjacency is not Adjacency.REPLACE_ONE:
         taught_by = uniform_below(teachers, units, randomness)
     elif teachers > units:
-        raise InvalidInput(f"there are more teachers, {teachers}, than records or persons to train them")
+        raise InvalidInput(
+            f"there are more teachers, {teachers}, than records or persons to train them: give at most {units}"
+        )
     else:
         taught_by = permutations(1, units, randomness)[0] % teachers
     assigned = taught_by[whose]
