@@ -189,7 +189,7 @@ def test_one_class_each_puts_right_what_noise_would_get_wrong():
     assert together > alone + 0.1
 
 
-@pytest.mark.parametrize("settings", [{"queries": 20}, {"iterations": 2, "queries": 10}, {"labels": "soft"}])
+@pytest.mark.parametrize("settings", [{"queries": 20}, {"iterations": 2, "queries": 10}, {"labels": "proportions"}])
 def test_one_class_each_needs_a_query_a_class(settings):
     with pytest.raises(InvalidInput, match="one_query_per_class needs"):
         run(**{"iterations": 1, "queries": 10} | settings, one_query_per_class=True)

@@ -27,8 +27,9 @@ class ReverseKNN:
     so far, and the next queries are where it is uncertain (``selection``), in its own ``vote_space``. ``propagation``
     assigns the queries' labels to samples, by cluster or over the neighbor graph, and ``label_fraction`` is the
     fraction of the most certain labels that the student learns. If the public samples form one cluster per class,
-    ``one_query_per_class`` assigns all labels at once, which is far more robust to noise. Records with sets of labels
-    need ``max_labels``.
+    ``one_query_per_class`` assigns all labels at once, by the most probable of all assignments, which is far more
+    robust to noise; ``soft`` labels are then the probabilities over all assignments, so that a student is not taught
+    what is unsure. Records with sets of labels need ``max_labels``.
     """
 
     name: ClassVar[str] = "rknn"

@@ -314,10 +314,10 @@ def _together(choices: Callable[[Fraction], list[Choice]], budget: Fraction, sla
 
 
 def _require_one_to_one(queries: object, classes: int, labels: str, iterations: int) -> None:
-    """Refuse one query per class unless there are as many queries as classes, one iteration and hard labels."""
-    if queries != classes or iterations != 1 or labels != "hard":
+    """Refuse one query per class unless there are as many queries as classes, one iteration and no proportions."""
+    if queries != classes or iterations != 1 or labels == "proportions":
         raise InvalidInput(
-            f"one_query_per_class needs {classes} queries, one per class, in one iteration with hard labels"
+            f"one_query_per_class needs {classes} queries, one per class, in one iteration with hard or soft labels"
         )
 
 

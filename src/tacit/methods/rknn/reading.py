@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import Estimates, Integers, InvalidInput, Release, gather
+from tacit.methods.rknn.assignment import assign_classes
 from tacit.methods.rknn.posterior import Noise, calibrated_posterior
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "PooledReader",
     "Reader",
     "added",
-    "one_class_each",
     "pooling",
     "put_together",
     "robustly_added",
@@ -50,18 +50,12 @@ class Reader(Protocol):
         ...
 
 
-def one_class_each(counts: NDArray[Any]) -> Integers:
-    """The labels of as many queries as classes, if every class has exactly one query.
-
-    The assignment with the most votes in total: an error of one noisy query is corrected by the others.
-
-    >>> one_class_each(np.array([[9, 8, 0], [9, 1, 0], [0, 2, 1]])).tolist()
-    [1, 0, 2]
-    """
-    from scipy.optimize import linear_sum_assignment
-
-    assigned: Integers = linear_sum_assignment(-counts)[1].astype(np.int64)
-    return assigned
+def _labels(counts: NDArray[Any], noise: Noise, one_query_per_class: bool, chances: Chances) -> _Reading:
+    """The labels of counts with noise, each query's own or one class per query, and their probabilities."""
+    whole = np.rint(counts).astype(np.int64)
+    if one_query_per_class:
+        return assign_classes(whole, noise)
+    return counts.argmax(axis=1).astype(np.int64), chances(whole, noise)
 
 
 @dataclass(frozen=True)
@@ -92,8 +86,7 @@ class CountReader:
 
     def __call__(self, answer: Integers) -> _Reading:
         """Read one answer."""
-        labels = one_class_each(answer) if self.one_query_per_class else answer.argmax(axis=1)
-        return labels, self.chances(answer, self.noise)
+        return _labels(answer, self.noise, self.one_query_per_class, self.chances)
 
 
 @dataclass(frozen=True)
@@ -110,8 +103,7 @@ class MessageReader:
         estimates = self.decode(answer)
         counts = estimates.counts.reshape(-1, self.classes)
         noise = Noise("gaussian", float(np.sqrt(estimates.variances.mean())))
-        labels = one_class_each(counts) if self.one_query_per_class else counts.argmax(axis=1)
-        return labels, self.chances(np.rint(counts).astype(np.int64), noise)
+        return _labels(counts, noise, self.one_query_per_class, self.chances)
 
 
 @dataclass(frozen=True)
@@ -147,8 +139,7 @@ class PooledReader:
 
     def __call__(self, answer: Pooled) -> _Reading:
         """Read one answer."""
-        labels = one_class_each(answer.counts) if self.one_query_per_class else answer.counts.argmax(axis=1)
-        return labels.astype(np.int64), self.chances(answer.counts, self.law(answer))
+        return _labels(answer.counts, self.law(answer), self.one_query_per_class, self.chances)
 
 
 def added(tables: list[Integers]) -> Pooled:
