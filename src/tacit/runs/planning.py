@@ -217,6 +217,7 @@ def _rehearsed(prospect: Prospect, options: Options, task: Task, view: _View) ->
     """The prospect with what a rehearsal reached; a method that cannot be rehearsed is left as it is forecast."""
     assert view.stage is not None
     samples, rows, known = view.stage
+    assert known is not None  # a rehearsal without labels was refused
     kind = "embedding" if task.kind == "photographs" else task.kind
     try:
         found = Rehearsal.of(
