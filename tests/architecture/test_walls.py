@@ -125,6 +125,7 @@ ORDINARY_RANDOMNESS = {
     "private/partition.py",
     "datasets/published.py",
     "methods/noisy_sgd/rehearsal.py",
+    "methods/private_knn/rehearsal.py",
     "representations/groups.py",
     "representations/patches.py",
     "representations/transformed_kmeans.py",

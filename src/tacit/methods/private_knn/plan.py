@@ -19,6 +19,7 @@ from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScre
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, voted
 from tacit.methods.private_knn.coordinator import NeighborCoordinator
 from tacit.methods.private_knn.options import PrivateKNN
+from tacit.methods.private_knn.rehearsal import rehearsed_votes
 from tacit.methods.private_knn.wire import NeighborAsk, neighbor_sensitivity
 from tacit.methods.rknn.forecast import vote_points
 from tacit.methods.rknn.plan import vote_representation
@@ -41,8 +42,6 @@ _MOST_QUERIES = 1000
 _FIRST = 50
 # The noise of the screen relative to that of the answers.
 _SCREEN = 3.0
-# For a forecast: draws of the noise, and the fewest known labels that stand for the voters on a query.
-_DRAWS, _FEWEST = 50, 3
 
 
 @dataclass(frozen=True)
@@ -244,10 +243,12 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     if key not in evidence.found:
         plan = plan_neighbors(task, options, Trust.CENTRAL)
         part = min(1.0, plan.coordinator.question.neighbors / _called(task, options))
-        evidence.found[key] = plan, part, _tried(evidence, plan, part) if labeled else None
+        ask, noise = plan.coordinator.question, float(plan.answers.sigma)
+        tried = rehearsed_votes(evidence, ask, plan.fitted, noise, part) if labeled else None
+        evidence.found[key] = plan, part, tried
     plan, part, tried = evidence.found[key]
     neighbors, sigma, queries = plan.coordinator.question.neighbors, float(plan.answers.sigma), plan.answers.queries
-    if labeled:
+    if tried is not None:
         middle, deviation = tried
         drawn = NINE_OF_TEN * math.sqrt(max(middle * (1 - middle), 1e-3) / evidence.labeled)
         accuracy = min(1.0, max(0.0, middle + evidence.level * drawn))
@@ -259,26 +260,3 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     seconds = _STARTING + _COMPARING * task.units * queries * task.public[0].size
     said = f"{plural(neighbors, 'vote')} per query, noise of {sigma:.3g}"
     return Expected(accuracy, 0.02 + deviation, queries, neighbors, 1, seconds, said)
-
-
-def _tried(evidence: Evidence, plan: NeighborPlan, part: float) -> tuple[float, float]:
-    """The fraction of known labels that are right if the nearest others of them vote with noise, and its deviation.
-
-    The nearest ``part`` of the known samples stands for the same part of the sampled records.
-    """
-    assert evidence.known is not None
-    seen = np.flatnonzero(evidence.known >= 0)
-    labels, encoded = evidence.known[seen], np.asarray(plan.fitted.encode(evidence.points[seen]))
-    ask, sigma = plan.coordinator.question, float(plan.answers.sigma)
-    if len(seen) <= _FEWEST:
-        raise InvalidInput(f"too few labeled public samples: give at least 50, got {len(seen)}")
-    near = max(_FEWEST, min(round(part * len(seen)), len(seen) - 1))
-    distance = np.array([np.square(encoded - query).sum(axis=1) for query in ask.queries])
-    mine, order = distance.argmin(axis=0), np.argsort(distance, axis=1, kind="stable")
-    voters = [[other for other in order[query] if other != place][:near] for place, query in enumerate(mine)]
-    agree = np.array([np.bincount(labels[each], minlength=evidence.classes) for each in voters]) / near
-    random = np.random.default_rng(0)
-    noise = sigma * random.standard_normal((_DRAWS, len(ask.queries), evidence.classes))[:, mine]
-    chance = np.sqrt(ask.neighbors * agree * (1 - agree)) * random.standard_normal((_DRAWS, *agree.shape))
-    right = ((ask.neighbors * agree + chance + noise).argmax(axis=2) == labels).mean(axis=1)
-    return float(right.mean()), float(right.std())
