@@ -19,6 +19,8 @@ __all__ = ["PROGRESS", "STAGES", "RunProgress", "read_progress", "watched_run"]
 
 PROGRESS = ".progress"
 _FORMAT = "tacit progress 1"
+# The stage of a run whose rounds have begun, unless its method names one.
+_ROUNDS = "asking the holders"
 STAGES = (
     "reading",
     "encoding the images by a pretrained network",
@@ -40,6 +42,7 @@ STAGES = (
     "counting votes",
     "fitting odds to the sums",
     "trained on own records",
+    _ROUNDS,
     "training the student",
     "writing",
 )
@@ -54,6 +57,9 @@ class RunProgress:
     >>> progress.stage("counting votes"); progress.stage("91 % of the records agree")
     >>> read_progress(file)["stage"]
     'counting votes'
+    >>> RunProgress(file, "privatekt", rounds=40).round(3)
+    >>> read_progress(file)["stage"], read_progress(file)["round"]
+    ('asking the holders', 3)
     """
 
     def __init__(self, file: Path, method: str, rounds: int | None) -> None:
@@ -74,6 +80,8 @@ class RunProgress:
         """Store the number of completed rounds; ignored for a run without rounds."""
         if self._said["rounds"] and done != self._said["round"]:
             self._said["round"] = done
+            if self._said["stage"] == STAGES[0]:
+                self._said["stage"] = _ROUNDS
             self._write()
 
     def _write(self) -> None:
