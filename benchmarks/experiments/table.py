@@ -13,7 +13,7 @@ import numpy as np
 from tacit.core import InvalidInput
 from tacit.runs.folders import machine, versions
 
-__all__ = ["Result", "Row", "shown", "write_result"]
+__all__ = ["Result", "Row", "interval", "shown", "write_result"]
 
 
 def shown(values: Sequence[float], scale: float = 100.0, digits: int = 1) -> str:
@@ -27,6 +27,21 @@ def shown(values: Sequence[float], scale: float = 100.0, digits: int = 1) -> str
     scaled = scale * np.asarray(values)
     spread = f" ± {scaled.std(ddof=1):.{digits}f}" if len(values) > 1 else ""
     return f"{scaled.mean():.{digits}f}{spread}"
+
+
+def interval(values: Sequence[float], scale: float = 100.0) -> str:
+    """The 95 % interval of the mean over runs (Student's t).
+
+    >>> interval([0.5, 0.5]), interval([0.5])
+    ('50.0 to 50.0', '')
+    """
+    from scipy.stats import t
+
+    if len(values) < 2:
+        return ""
+    scaled = scale * np.asarray(values)
+    reach = float(t.ppf(0.975, len(values) - 1)) * scaled.std(ddof=1) / len(values) ** 0.5
+    return f"{scaled.mean() - reach:.1f} to {scaled.mean() + reach:.1f}"
 
 
 @dataclass(frozen=True)
