@@ -120,6 +120,17 @@ class _NoGate:
     _progress = None
 
 
+# As they were fitted once: the last digits of a fit differ from one processor to another.
+COMPONENTS = PrincipalComponents(
+    np.array([2.5, 1.0, 1.25]),
+    np.array([
+        [0.9274486400910598, -0.2387652917399531, -0.28780228535155766],
+        [0.3267100531971651, 0.14292731958621396, 0.9342549558101398],
+        [0.18193284786742014, 0.9605013882219202, -0.21056476934809099],
+    ]),
+)  # fmt: skip
+
+
 def vector_questions():
     public = np.array([[0, 1, 2], [3, 1, 0], [2, 2, 2], [5, 0, 1]], dtype=float)
     wide = np.arange(60, dtype=np.float32).reshape(30, 2)
@@ -129,9 +140,7 @@ def vector_questions():
             local_question(GeneralizedRandomizedResponse(CELLS, 2, "1/2"), neighbors=2), (3, 1, 0), "b",
         ),
         "response, standardized": (local_question(representation=Standardized.fit(public)), (2, 1, 0), "b"),
-        "response, components": (
-            local_question(representation=PrincipalComponents.fit(public, 3)), (2, 2, 1), "a",
-        ),
+        "response, components": (local_question(representation=COMPONENTS), (2, 2, 1), "a"),
         "response, tokens": (local_question(admission="tokens"), (0, 0, 5), "b"),
         "subset of many": (local_question(SubsetSelection(CELLS, 1, 1)), (0, 0, 5), "a"),
         "subset, two neighbors": (
