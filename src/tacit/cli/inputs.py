@@ -15,6 +15,7 @@ from rich.text import Text
 
 from tacit.cli.screen import console, show_data, show_plan
 from tacit.core import InvalidInput, listed, nearest
+from tacit.core.errors import plural
 from tacit.methods.registry import method_named
 
 if TYPE_CHECKING:
@@ -229,7 +230,7 @@ def rehearse(
         )  # fmt: skip
     # The number of records may be private, and this stream may be shared.
     columns = getattr(inputs.public, "columns", None)
-    matching = "" if columns is None else f", {len(columns)} feature columns match"
+    matching = "" if columns is None else f", {plural(len(columns), 'feature column')} in both"
     _say("files", f"both can be read: {len(public)} public samples{matching}")
     epsilon, delta = common["epsilon"], common["delta"]
     asked = "what the method's options say" if epsilon is None else f"epsilon = {epsilon:g}"
