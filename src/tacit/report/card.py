@@ -94,7 +94,9 @@ def summary_lines(said: dict[str, Any]) -> Sequence[tuple[str, str]]:
     recipe = said["recipe"]
     chosen = [
         words.format(recipe[key])
-        for key, words in (("chosen", "chose {}"), ("mechanism", "{}"), ("queries", "queries: {}"),
+        for key, words in (("chosen", "chose {}"), ("votes because", "chose votes, because {}"),
+                           ("gradients because", "chose gradients, because {}"), ("mechanism", "{}"),
+                           ("queries", "queries: {}"),
                            ("representation", "representation: {}"))
         if recipe.get(key) not in (None, "auto")
     ]  # fmt: skip

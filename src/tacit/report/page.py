@@ -44,6 +44,7 @@ _ABOUT = {
     "plan": "what is asked, and why",
     "budgets": "ε of each question",
     "votes because": "why the default asked for votes",
+    "gradients because": "why the default asked for gradients",
     "mechanism": "the mechanism that adds noise",
     "why": "the reason for the mechanism",
     "noise": "the law of the noise on each released number",
