@@ -105,9 +105,15 @@ def default(parts: DevelopmentSet, epsilon: float, delta: float, seed: int) -> M
         "labels": float((run.labels == parts.public_labels).mean()),
         "true labels": taught["test"],
         "true labels auc": taught.get("auc"),
-        "chosen": str(run.recipe.get("chosen", run.recipe["method"])),
+        "chosen": _chosen(run.recipe),
         "plan": run.recipe.get("plan", []),
     }
+
+
+def _chosen(recipe: Mapping[str, Any]) -> str:
+    """What the default asked for, in words."""
+    gradients = f"{recipe.get('steps')} gradients" if "gradients because" in recipe else recipe["method"]
+    return str(recipe.get("chosen", gradients))
 
 
 def same_student(run: tacit.Run, parts: DevelopmentSet) -> Mapping[str, float]:
