@@ -311,8 +311,9 @@ def refined(blocks: Sequence[Block], public: NDArray[Any], begun: Reals) -> Publ
 
 
 # Standard errors by which votes must prefer one labeling, and the misfit of sums that noise and a network's errors do
-# not explain: for sums of gradients it is 1.1 with the true labels and 1.2 to 1.3 with a network's on Fashion-MNIST, 8.6
-# and 7.6 on house numbers, whose public images were taken in another way than the records. No other set was looked at.
+# not explain. Of sums of gradients it is 1.1 with the true labels and 1.2 to 1.3 with a network's on Fashion-MNIST;
+# 8.6 and 7.6 on house numbers, whose public images were taken in another way than the records. No other set was looked
+# at.
 _PREFERRED, _SHIFTED = 2.0, 3.0
 
 
