@@ -221,8 +221,8 @@ def test_every_run_folder_has_a_recipe_with_the_options_that_were_used(tmp_path,
             # The plan's number, not the default.
             assert found["options"]["queries"] == run.recipe["queries"]
         else:
-            assert "components = 3" in text
-            assert run.recipe["released"][0]["whitening"] == 0.0
+            assert f"components = {run.recipe['released'][0]['components']}" in text
+            assert run.recipe["released"][0]["whitening"] == 0.125
         # It lacks nothing but the files.
         Path("again.toml").write_text(text.replace('# private = "records.csv"', 'private = "a.csv"')
                                       .replace('# public = "samples.csv"', 'public = "b.csv"'))  # fmt: skip

@@ -25,6 +25,7 @@ from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, OrientedGradients
 from tacit.representations.maps import Interpolated, spectral_map
 from tacit.representations.patches import PatchDictionary
+from tacit.representations.random_features import RandomFeatures
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import StudentFeatures
 from tacit.representations.transformed_kmeans import TransformedShares
@@ -54,6 +55,7 @@ FITS = {
     "identity": Identity.fit,
     "standardized": Standardized.fit,
     "pca": PrincipalComponents.fit,
+    "random features": partial(RandomFeatures.fit, waves=30),
     "deskewed": Deskewed.fit,
     "hog": OrientedGradients.fit,
     "interpolated": placed,

@@ -15,6 +15,7 @@ from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import Interpolated
 from tacit.representations.patches import PatchDictionary
+from tacit.representations.random_features import RandomFeatures
 from tacit.representations.registry import (
     CLASSES,
     REPRESENTATIONS,
@@ -37,6 +38,7 @@ ALL = {
     "head": lambda: ClusteringHead.fit(IMAGES, groups=2, starts=1),
     "transformed": lambda: TransformedShares.fit(IMAGES[:10], 2, changes=Changes((0.0,), (0.0,), (1.0,))),
     "directions": lambda: Directions(64),
+    "waves": lambda: RandomFeatures.fit(IMAGES, waves=9),
     "patches": lambda: PatchDictionary.fit(IMAGES, words=5, patch=4),
 }
 
@@ -53,6 +55,7 @@ def reals(*shape):
 IMAGE = ((8, 8, 1), 0.0, 16.0)
 MADE = [
     Identity(4), Directions(4), Standardized(reals(3), reals(3) + 1), PrincipalComponents(reals(3), reals(2, 3)),
+    RandomFeatures(reals(3), 2.0, reals(3, 2), reals(2) / 2),
     Deskewed(*IMAGE), EvenWidth((8, 8, 1), 2.5), OrientedGradients(*IMAGE, 2, 9),
     PatchDictionary(*IMAGE, 2, 1, reals(4), reals(4, 4), reals(3, 4)),
     Interpolated(reals(3, 2).astype(np.float32), reals(3, 1).astype(np.float32), 2),
@@ -67,6 +70,7 @@ GOLDEN = {
     "directions": "2f90a63e47768094",
     "standardized": "019a218fbc1b6cd5",
     "principal": "9c29e1741fc7044b",
+    "random-features": "544486e5c1652771",
     "deskewed": "ff04bcfad6a06478",
     "even-width": "6e431e6e7dc5231b",
     "gradients": "012a9a43b2258ec8",
@@ -187,6 +191,14 @@ def spoiled(name, **changes):
         spoiled("standardized", mean=np.zeros(64, dtype=np.float32)),
         spoiled("pca", directions=np.zeros((3, 9))),
         spoiled("pca", directions=np.zeros((0, 64))),
+        spoiled("waves", scale=0.0),
+        spoiled("waves", scale=1e-40),
+        spoiled("waves", mean=np.full(64, np.inf)),
+        spoiled("waves", directions=np.full((64, 9), 2.0**-30)),
+        spoiled("waves", directions=np.full((64, 9), 65.0)),
+        spoiled("waves", directions=np.zeros((63, 9))),
+        spoiled("waves", phases=np.zeros(8)),
+        spoiled("waves", phases=np.full(9, np.nan)),
         spoiled("spectral", neighbors=120),
         spoiled("spectral", places=np.zeros((3, 2), dtype=np.float32)),
         spoiled("mixture", offsets=np.zeros(7)),

@@ -13,6 +13,7 @@ from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, OrientedGradients
 from tacit.representations.maps import Interpolated
+from tacit.representations.random_features import RandomFeatures
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import StudentFeatures
 from tacit.students.averaged import AveragedStudent, StoredNetwork
@@ -35,6 +36,7 @@ REPRESENTATIONS = {
     "standardized": Standardized.fit(PUBLIC),
     "directions": Directions.fit(PUBLIC),
     "principal": PrincipalComponents.fit(PUBLIC, 3, whitening=0.25),
+    "random-features": RandomFeatures.fit(PUBLIC, 20),
     "interpolated": Interpolated.fit(PUBLIC, PUBLIC[:, :2] * 3, neighbors=5),
     "mixture": MixtureShares.fit(PUBLIC, 3),
     "head": ClusteringHead.fit(PUBLIC, 3, starts=1),

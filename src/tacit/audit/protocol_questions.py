@@ -40,6 +40,7 @@ from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import Interpolated
+from tacit.representations.random_features import RandomFeatures
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.wire import ask_to_bytes, read_ask
 
@@ -128,6 +129,9 @@ _REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
     "directions": lambda numbers: Directions(_WIDTH),
     "standardized": lambda numbers: Standardized(_table(numbers, _WIDTH), _table(numbers, _WIDTH)),
     "principal": lambda numbers: PrincipalComponents(_table(numbers, _WIDTH), _table(numbers, 3, _WIDTH)),
+    "random-features": lambda numbers: RandomFeatures(
+        _table(numbers, _WIDTH), numbers(), _table(numbers, _WIDTH, 3), _table(numbers, 3)
+    ),
     "deskewed": lambda numbers: Deskewed(**_dark(numbers)),
     "even-width": lambda numbers: EvenWidth((SIDE, SIDE, 1), numbers()),
     "gradients": lambda numbers: OrientedGradients(**_dark(numbers), cell=2, bins=4),

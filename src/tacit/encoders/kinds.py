@@ -221,7 +221,9 @@ def _kind_of_numbers(rows: NDArray[Any]) -> str:
     if rows.shape[1] < LEAST_EMBEDDING or not len(spreads):
         return "table"
     low, high = np.quantile(spreads, (0.05, 0.95))
-    return "embedding" if high <= _UNEVEN * low else "table"
+    # Whole numbers are counts, grades or codes, whose classes seldom lie around one point each.
+    whole = rows.dtype.kind in "iub" or bool((rows == np.rint(rows)).all())
+    return "embedding" if high <= _UNEVEN * low and not whole else "table"
 
 
 def encoder_fields(encoder: Encoder) -> dict[str, Any]:

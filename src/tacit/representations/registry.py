@@ -31,6 +31,7 @@ _GROUP = "tacit.representations"
 REPRESENTATIONS = Registry("representation", _GROUP, {
     "identity": "tacit.representations.scaled:Identity",
     "standardized": "tacit.representations.scaled:Standardized",
+    "random-features": "tacit.representations.random_features:RandomFeatures",
     **{
         name: f"tacit.representations.chained:{name}"
         for name in (
@@ -45,6 +46,7 @@ CLASSES = Registry("representation", _GROUP, {
     "directions": "tacit.representations.scaled:Directions",
     "standardized": "tacit.representations.scaled:Standardized",
     "principal": "tacit.representations.scaled:PrincipalComponents",
+    "random-features": "tacit.representations.random_features:RandomFeatures",
     "deskewed": "tacit.representations.image_features:Deskewed",
     "even-width": "tacit.representations.image_features:EvenWidth",
     "gradients": "tacit.representations.image_features:OrientedGradients",

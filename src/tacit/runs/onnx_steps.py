@@ -25,6 +25,7 @@ from tacit.representations.image_features import (
     cell_windows,
 )
 from tacit.representations.maps import Interpolated
+from tacit.representations.random_features import LIMIT, RandomFeatures
 from tacit.representations.scaled import Directions, Identity, PrincipalComponents, Standardized
 from tacit.representations.student_features import NeighborMap, StudentFeatures
 from tacit.students.wrapped import Flatten, Projected
@@ -222,6 +223,18 @@ def _standardized(graph: Graph, part: Standardized, rows: str) -> str:
     return graph.node("Div", centered, graph.constant(part.spread.astype(np.float64)))
 
 
+def _waves(graph: Graph, part: RandomFeatures, rows: str) -> str:
+    """Scaled features and triangle waves of them; rounding to the grid is left out, which is finer than the weights."""
+    centered = graph.node("Sub", rows, graph.constant(part.mean.astype(np.float64)))
+    scaled = graph.node("Div", centered, graph.constant(part.scale))
+    near = graph.node("Clip", scaled, graph.constant(-LIMIT), graph.constant(LIMIT))
+    turns = graph.node("Add", graph.node("MatMul", near, graph.constant(part.directions)), graph.constant(part.phases))
+    part_of_turn = graph.node("Sub", turns, graph.node("Floor", turns))
+    away = graph.node("Abs", graph.node("Sub", part_of_turn, graph.constant(0.5)))
+    wave = graph.node("Sub", graph.node("Mul", graph.constant(4.0), away), graph.constant(1.0))
+    return graph.node("Concat", near, graph.node("Mul", wave, graph.constant(part.height)), axis=1)
+
+
 def _directions(graph: Graph, part: Directions | StudentFeatures, rows: str) -> str:
     length, zero = graph.over_columns("ReduceL2", rows), graph.constant(np.zeros((1, 1)))
     scale = graph.node("Where", graph.node("Greater", length, zero), length, graph.constant(np.ones((1, 1))))
@@ -312,6 +325,7 @@ _NODES: dict[type, Callable[[Graph, Any, str], str]] = {
     Standardized: _standardized,
     Directions: _directions,
     PrincipalComponents: lambda graph, part, rows: _along(graph, rows, part.mean, part.directions),
+    RandomFeatures: _waves,
     Interpolated: _map,
     ClusteringHead: _head,
     MixtureShares: _mixture,

@@ -26,6 +26,12 @@ def planes(size, seed):
     return samples, np.digitize(samples[:, 0] + samples[:, 1], [-0.6, 0.6])
 
 
+def halves(size, seed):
+    """Samples of one cloud that a plane divides into two classes."""
+    samples, labels = planes(size, seed)
+    return samples, np.minimum(labels, 1)
+
+
 def task(private, public, **more):
     """A task over these records and public samples, as the door makes it."""
     samples, labels = private

@@ -30,7 +30,7 @@ from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.wire import ask_to_bytes
-from tests.methods.auto.given import CLASSES, clouds, planes, task
+from tests.methods.auto.given import CLASSES, clouds, halves, planes, task
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
 
@@ -50,10 +50,11 @@ CASES = {
     "mixtures": (planes, {"data_kind": "images"}, [VoteAsk, SumAsk]),
     "votes": (planes, {"data_kind": "images", "releases": "votes"}, [VoteAsk, VoteAsk]),
     "sums": (clouds, {"data_kind": "images", "releases": "sums"}, [SumAsk]),
-    "table": (planes, {}, [SumAsk, GradientAsk]),
-    "table of few": (planes, {"epsilon": "1/50"}, [SumAsk]),
-    "table, sums alone": (planes, {"releases": "sums"}, [SumAsk]),
-    "mixed table": (planes, {"data_kind": "mixed"}, [SumAsk, GradientAsk]),
+    "table": (halves, {"classes": CLASSES[:2]}, [SumAsk, GradientAsk]),
+    "table of three classes": (planes, {}, [SumAsk]),
+    "table of few": (halves, {"classes": CLASSES[:2], "epsilon": "1/50"}, [SumAsk]),
+    "table, sums alone": (halves, {"classes": CLASSES[:2], "releases": "sums"}, [SumAsk]),
+    "mixed table": (halves, {"classes": CLASSES[:2], "data_kind": "mixed"}, [SumAsk, GradientAsk]),
     "texts": (planes, {"data_kind": "embedding"}, 8 * [GradientAsk]),
     "texts of few": (planes, {"data_kind": "embedding", "epsilon": "1/10"}, [SumAsk]),
     "texts, sums alone": (planes, {"data_kind": "embedding", "releases": "sums"}, [SumAsk]),
@@ -253,10 +254,12 @@ def test_questions_depend_on_public_samples_and_releases_alone(kind, pure, torch
     public = clouds(90, 2)[0]
     private = clouds(900, 1)
     neighbor = private[0].copy(), private[1].copy()
-    neighbor[0][5], neighbor[1][5] = 1000.0, 2
+    neighbor[0][5], neighbor[1][5] = 1000.0, 1 - min(1, private[1][5])
+    # A gradient is asked for tables of two classes only.
+    given = {"kind": kind, "classes": np.array(CLASSES)[: 2 if kind == "table" else 3]}
     courses = [
-        course(prepare(task(records, public, kind=kind), Auto()), answer)
-        for records in (private, neighbor, (planes(900, 3)[0], np.zeros(900, dtype=np.int64)))
+        course(prepare(task((samples, np.minimum(labels, len(given["classes"]) - 1)), public, **given), Auto()), answer)
+        for samples, labels in (private, neighbor, (planes(900, 3)[0], np.zeros(900, dtype=np.int64)))
     ]
     assert courses[0] == courses[1] == courses[2]
     assert len(courses[0]) == (3 if torch and kind == "images" else 2)
@@ -294,7 +297,7 @@ def test_every_question_has_noise_that_its_holder_accepts():
     ],
 )
 def test_where_the_plan_is_another_methods_it_is_that_one(given, method):
-    run = distilled("table", records=200, seed=1, **given)
+    run = distilled("table of three classes", records=200, seed=1, **given)
     arrays = {"rknn": "queries", "class_sums": "sums", "auto": "release_1"}
     assert arrays[method] in run.arrays or arrays[method] in run.recipe
 

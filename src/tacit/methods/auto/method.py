@@ -15,7 +15,7 @@ from tacit.methods.auto.coordinator import AutoCoordinator, Step
 from tacit.methods.auto.correction import correction_mechanism
 from tacit.methods.auto.division import FIRST_SHARE
 from tacit.methods.auto.options import Auto
-from tacit.methods.auto.plan import AutoPlan, little_noise, plan_auto, summed_features
+from tacit.methods.auto.plan import AutoPlan, little_noise, plan_auto, summed
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
@@ -101,7 +101,7 @@ def _votes(task: Task, options: Auto, reason: str) -> Job:
 
 def _gradients(task: Task) -> Job:
     reason = "noise leaves nearly all of the signal, so several gradients learn more than one sum"
-    job = prepare_gradients(task, NoisySGD(representation=summed_features(task.kind)))
+    job = prepare_gradients(task, NoisySGD(representation=summed(task).representation))
     return replace(job, chosen={**job.chosen, "gradients because": reason})
 
 
@@ -194,7 +194,7 @@ def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     if elsewhere(task) is not None:
         return votes_forecast(task, ReverseKNN(), evidence)
     if task.kind != "images":
-        return sums_forecast(task, ClassSums(whitening=0.0 if task.kind in ("mixed", "table") else 0.25), evidence)
+        return sums_forecast(task, summed(task), evidence)
     later = replace(task, epsilon=task.budget * (1 - FIRST_SHARE))
     return max(
         (votes_forecast(later, ReverseKNN(), evidence), sums_forecast(later, ClassSums(), evidence)),

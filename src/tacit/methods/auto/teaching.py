@@ -296,7 +296,7 @@ class AutoTeaching:
         return expected_proportions(block.counts, Noise("gaussian", max(scale, 1e-3)))
 
     def _sums(self, task: Task, representation: str | Representation) -> Step:
-        options = ClassSums(representation=representation, whitening=0.25 if self.plan.kind == "images" else 0.0)
+        options = ClassSums(representation=representation, whitening=self.plan.whitening)
         planned = plan_sums(task, options, Trust.CENTRAL)
         ask = planned.question
         chosen = {

@@ -32,6 +32,7 @@ from tacit.methods.forecast import Evidence, Expected, of_planes
 from tacit.methods.task import Task
 from tacit.representations.chained import Chained
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
+from tacit.representations.random_features import RandomFeatures
 from tacit.representations.registry import REPRESENTATIONS, fit_representation, suggest_representation
 from tacit.representations.scaled import Identity, PrincipalComponents, Standardized, flat
 
@@ -320,6 +321,9 @@ def sum_representation(
     if representation == "auto":
         mixed = suggest_representation(public) == "standardized"
         return ("standardized", _mixed(public)) if mixed else ("identity", Identity.fit(public))
+    if representation == "random-features":
+        _, scaled = sum_representation("auto", public, classes)
+        return representation, Chained.fit(public, lambda _: scaled, RandomFeatures.fit)
     if representation in ("pca", "spectral", "umap"):
         return "identity", Identity.fit(public)
     if representation == "gradients":
