@@ -1,5 +1,7 @@
 """The suite's false-positive budget: what all statistical tests together may fail by chance."""
 
+import signal
+
 import pytest
 from hypothesis import settings
 
@@ -24,6 +26,20 @@ def pytest_collection_modifyitems(items):
 
 def pytest_report_header():
     return f"statistical tests share a false-positive budget of {BUDGET:g}"
+
+
+@pytest.fixture(autouse=True, scope="session")
+def heard_signals():
+    """Under nohup, or behind ``&``, a suite ignores signals, and so would every process that its tests interrupt.
+
+    A handler is not inherited as an ignored signal is: the suite goes on ignoring it, and what it starts does not.
+    """
+    ignored = [each for each in (signal.SIGINT, signal.SIGHUP) if signal.getsignal(each) is signal.SIG_IGN]
+    for each in ignored:
+        signal.signal(each, lambda *_: None)
+    yield
+    for each in ignored:
+        signal.signal(each, signal.SIG_IGN)
 
 
 @pytest.fixture(autouse=True)

@@ -154,6 +154,7 @@ def test_killed_in_the_middle_it_goes_on_unpaid_and_told_to_end_it_finishes_its_
     running.join(60)
     assert (code, node.paid) == (0, 2)
     assert isinstance(answer[0], bytes)
+    assert "SIGTERM: stops when a running question is answered and sent, after 60 seconds in any case" in said
     assert "ended; no question is unfinished" in said
     assert not node.socket.exists()
     events = [json.loads(line) for line in (node.settings.state / "service.jsonl").read_text().splitlines()]

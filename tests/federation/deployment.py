@@ -41,8 +41,10 @@ class Deployment:
         new_coordinator(self.study, [])
         np.savez(self.study / "public.npz", X=parts.public_samples)
         everyone = (*self.names, *strangers)
-        for name, rows in zip(everyone, np.array_split(np.arange(1000), len(everyone)), strict=True):
-            own = home / name
+        # A job's thousand records are those of the registered nodes; a stranger has a copy of some.
+        parted = np.array_split(np.arange(1000), len(self.names))
+        for number, name in enumerate(everyone):
+            own, rows = home / name, parted[number % len(parted)]
             new_node(own, name, f"127.0.0.1:{self.port}", self.study / "authority.pem")
             np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
             (own / "policy.toml").write_text(

@@ -93,6 +93,12 @@ def node_command(file: Path = _FILE) -> None:
         with _signals() as came:
             _serve(service, connection, reminded_node(settings.link), came, state)
             tell("draining", signal=came[0])
+            # Said at once: whoever sees nothing happen sends a second signal, which is the one that ends an answer.
+            console.print(
+                f"{came[0]}: stops when a running question is answered and sent, after {serving.drain:g} seconds "
+                "in any case; a second signal ends it at once",
+                soft_wrap=True,
+            )
             service.drain()
             over = _ended_well(service, processes, came, serving.drain)
         service.close()

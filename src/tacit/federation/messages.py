@@ -86,7 +86,7 @@ _IN_WORDS = {
     RefusalReason.COLUMNS: "its records do not have the columns of the public samples",
     RefusalReason.APPROVAL: "a person at this node has not approved this job; ask again later",
     RefusalReason.BUSY: "its queue is full or the node is stopping; ask again later",
-    RefusalReason.CANCELED: "its operator has canceled this job",
+    RefusalReason.CANCELED: "its operator has canceled this job, and it stays canceled: only a new run can ask again",
     RefusalReason.ENCODER: "its policy or its kind of records does not allow this encoder, or needs one",
 }
 # Temporary reasons: the same question may be answered later, on another day, or after a person has decided.

@@ -11,7 +11,7 @@ pytest.importorskip("cryptography", reason="needs tacit[federated]")
 from tacit.core.errors import InvalidInput
 from tacit.federation.messages import Request
 from tacit.federation.node import queue as queue_module
-from tacit.federation.node.queue import JobQueue, QueueFull, job_id
+from tacit.federation.node.queue import CancelReport, JobQueue, QueueFull, job_id
 
 
 @pytest.fixture
@@ -117,7 +117,9 @@ def test_a_canceled_job_is_not_answered_now_or_later(queue, file):
     other = JobQueue(file)  # The operator's command is another process.
     report = other.cancel(job_id("run")[:6])
     assert (report.waiting, report.running, report.paid) == (1, 1, ())
-    assert report.in_words.endswith("stops at its next step; nothing was paid for it")
+    # Whether the running one is paid for already is in the ledger: nothing is said that may be wrong.
+    assert "stops at its next step; what was paid for the running one is listed" in report.in_words
+    assert "nothing was paid" not in report.in_words
     other.close()
     assert queue.canceled(running.job)
     assert [queue.take().state for _ in range(2)] == ["canceled", "running"]
@@ -128,6 +130,23 @@ def test_a_canceled_job_is_not_answered_now_or_later(queue, file):
         put(queue, run=f"run {number}")
         queue.finish(queue.take(), "answered")
     assert queue.canceled(running.job)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "running", "paid", "said"),
+    [
+        (0, 0, (), "no question was waiting or running; nothing was paid for it"),
+        (1, 0, (), "1 waiting question is not answered; nothing was paid for it"),
+        (2, 0, ("epsilon 1",), "2 waiting questions are not answered; paid and stays paid: epsilon 1"),
+        (
+            0, 1, ("epsilon 1",),
+            "one is running and stops at its next step; paid and stays paid: epsilon 1; "
+            "what was paid for the running one is listed with the job once it has stopped, and stays paid",
+        ),
+    ],
+)  # fmt: skip
+def test_what_canceling_did_is_said_and_no_more_than_is_known(waiting, running, paid, said):
+    assert CancelReport("3f2a", waiting, running, paid).in_words == said
 
 
 def test_only_one_job_is_canceled_by_a_name(queue):

@@ -121,15 +121,20 @@ class CancelReport:
 
     @property
     def in_words(self) -> str:
-        """The report as a sentence.
+        """The report as a sentence. Whether a running question is paid for already, the queue does not know.
 
-        >>> CancelReport("3f2a", 2, 1, ("epsilon 0.5",)).in_words
-        '2 waiting questions are not answered; one is running and stops at its next step; paid and stays paid: epsilon 0.5'
-        """  # noqa: E501
+        >>> CancelReport("3f2a", 2, 0, ("epsilon 0.5",)).in_words
+        '2 waiting questions are not answered; paid and stays paid: epsilon 0.5'
+        """
         said = [f"{self.waiting} waiting question{'s are' if self.waiting != 1 else ' is'} not answered"]
+        if not self.waiting:
+            said = [] if self.running else ["no question was waiting or running"]
         said += ["one is running and stops at its next step"] if self.running else []
-        said.append(f"paid and stays paid: {listed(self.paid)}" if self.paid else "nothing was paid for it")
-        return "; ".join(said)
+        if self.paid:
+            said.append(f"paid and stays paid: {listed(self.paid)}")
+        if self.running:
+            said.append("what was paid for the running one is listed with the job once it has stopped, and stays paid")
+        return "; ".join(said if self.paid or self.running else [*said, "nothing was paid for it"])
 
 
 class JobQueue:
