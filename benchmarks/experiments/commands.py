@@ -194,7 +194,7 @@ def leaderboard(
     Example: tacit bench leaderboard --data digits --methods rknn,class_sums,noisy_sgd --epsilons 0.1,1,8
     """
     from experiments.development import read_set
-    from experiments.kept_encodings import keep_encodings
+    from experiments.kept_encodings import keep_encodings, keep_in_memory
     from experiments.leaderboard import EPSILONS, Board
     from experiments.leaderboard_plot import draw_board
     from experiments.measured import Memory
@@ -202,6 +202,7 @@ def leaderboard(
     asked = _epsilons(epsilons) or EPSILONS
     parts = read_set(data, _folder(data, folder))
     keep_encodings(cache / "encodings")
+    keep_in_memory()
     board = Board.of(
         parts, _listed(methods),
         written=out, features=features, memory=Memory(cache / "leaderboard"), epsilons=asked, runs=runs,
@@ -233,12 +234,13 @@ def crossings(
     """
     from experiments.crossings import CROSSING, Crossings
     from experiments.development import read_set
-    from experiments.kept_encodings import keep_encodings
+    from experiments.kept_encodings import keep_encodings, keep_in_memory
     from experiments.measured import Memory
 
     asked = _epsilons(epsilons)
     parts = read_set(data, _folder(data, folder))
     keep_encodings(cache / "encodings")
+    keep_in_memory()
     bench = Crossings(
         parts, over, Memory(cache / "leaderboard"), _listed(values), _listed(methods) or CROSSING, asked, runs, _tell,
         kept,

@@ -35,6 +35,9 @@ STROKES: Mapping[str, tuple[str, str, str, float]] = {
     "label_dp": ("#a47148", "-", "*", 1.8),
 }
 OTHER = ("#343a40", "-", "p", 1.4)
+# Strokes of the lines that do not depend on ε; other ones get another, and none that is this near to a guess is drawn.
+FIXED: Mapping[str, Any] = dict(zip(REFERENCES, (":", "-.", "--"), strict=True))
+LEAST_APART = 3.0
 # What one ε covers decides which panel a line is in: numbers of different units are not to be compared.
 PANELS = (
     ((RECORD,), "one record is protected"),
@@ -86,10 +89,9 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
         axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.13, linewidth=0)
         names.append((_named(board, name, line), color, float(means[-1])))
         lowest, highest = min(lowest, *(means - spread)), max(highest, *(means + spread))
-    known = board.references()
-    fixed = {name: 100 * known[name] for name in REFERENCES}
-    for name, style in zip(REFERENCES, (":", "-.", "--"), strict=True):
-        axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=style, zorder=1)
+    fixed = _apart(board.references())
+    for name in fixed:
+        axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=FIXED.get(name, (0, (5, 1, 1, 1))), zorder=1)
     lowest, highest = min(lowest, *fixed.values()) - 3, max(highest, *fixed.values()) + 3
     axes.set_ylim(lowest, highest)
     axes.set_xscale("log")
@@ -101,8 +103,15 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
     axes.set_ylabel(f"test accuracy, %: mean, and standard deviation over runs\n(test part: ± {half:.1f} at 95 %)")
     axes.set_title(title, fontsize=11)
     axes.grid(True, which="major", alpha=0.25)
-    names += [(name, "black", fixed[name]) for name in REFERENCES]
+    names += [(name, "black", fixed[name]) for name in fixed]
     _name_ends(axes, names, (lowest, highest))
+
+
+def _apart(known: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The fixed lines in percent, without those that would lie on the line of a guess."""
+    means = {name: 100 * float(np.mean(values)) for name, values in known.items()}
+    guess = REFERENCES[0]
+    return {name: mean for name, mean in means.items() if name == guess or mean > means[guess] + LEAST_APART}
 
 
 def _named(board: Board, name: str, line: Line) -> str:
