@@ -154,7 +154,8 @@ class Board:
             f"The test part alone has a standard error of up to {error:.1f} points; the spread is over runs.",
             f"Settings, none chosen on private records: {chosen}. The schedule of privatekt, and that two layers and "
             "private_knn take raw samples, were chosen with test figures of the digits in sight; so were PATE's rule, "
-            "the steps of two layers, and (of MNIST) what students of votes and sums see: in favor of these lines.",
+            "the steps of two layers, (of MNIST) what students of votes and sums see, and (of Adult) that Private k-NN "
+            "has fewer neighbors than a class's share: in favor of these lines.",
             "label_dp protects labels only and is for orientation. privatekt, fedmd response and fedmd ldp protect a "
             "holder with all its records, the others one record: their ε are not to be compared.",
             "Lines at ε = 0 use no record: names drawn at random (runs are draws), ImageNet's classes that have a "

@@ -87,6 +87,9 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
             markerfacecolor=filling,
         )  # fmt: skip
         axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.13, linewidth=0)
+        # Few test samples move every run alike: their interval is drawn, too.
+        half = 1.96 * np.sqrt(means * (100 - means) / len(board.data.test))
+        axes.errorbar(across, means, yerr=half, fmt="none", ecolor=color, elinewidth=0.8, alpha=0.6)
         names.append((_named(board, name, line), color, float(means[-1])))
         lowest, highest = min(lowest, *(means - spread)), max(highest, *(means + spread))
     fixed = _apart(board.references())
@@ -99,8 +102,7 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
     axes.set_xticks(marks, [f"{each:g}" for each in marks])
     axes.minorticks_off()
     axes.set_xlabel("ε (logarithmic)")
-    half = 1.96 * 50 / np.sqrt(len(board.data.test))
-    axes.set_ylabel(f"test accuracy, %: mean, and standard deviation over runs\n(test part: ± {half:.1f} at 95 %)")
+    axes.set_ylabel("test accuracy, %: mean; band: standard deviation over runs;\nbar: 95 % interval of the test part")
     axes.set_title(title, fontsize=11)
     axes.grid(True, which="major", alpha=0.25)
     names += [(name, "black", fixed[name]) for name in fixed]

@@ -9,6 +9,7 @@ from sklearn.cluster import KMeans
 
 from experiments import (
     leaderboard,
+    leaderboard_neighbors,
     leaderboard_parts,
     leaderboard_plot,
     leaderboard_public,
@@ -204,6 +205,16 @@ def test_pate_asks_about_the_center_of_every_cluster_and_is_judged_by_the_labels
     clusters = KMeans(20, n_init=1, random_state=0).fit(plain.public).predict(given.public[:20])
     first = KMeans(20, n_init=1, random_state=0).fit(plain.public).predict(plain.public[:20])
     assert len(set(clusters)) > len(set(first))
+
+
+def test_neighbors_of_private_knn_follow_from_public_numbers(digits):
+    assert leaderboard_neighbors.neighbors(digits, 1.0)["neighbors"] == 15  # a tenth of 150 sampled records
+    for classes in (2, 4):
+        found = [leaderboard_neighbors.few_neighbors(each, 20_000, classes) for each in (0.1, 1.0, 8.0)]
+        assert found == sorted(found, reverse=True)
+        assert found[0] == 300
+        assert found[-1] == 55
+    assert leaderboard_neighbors.few_neighbors(0.1, 20_000, 100) == 30  # no more than a class's share
 
 
 def test_no_setting_of_pate_is_taken_from_records_or_the_test(digits):
