@@ -186,6 +186,7 @@ def leaderboard(
     out: Path = OUT,
     cache: Path = CACHE,
     kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+    again: bool = typer.Option(False, "--again", help="Encode nothing: write and draw again what was written before."),
 ) -> None:
     """Every method on the same parts and representation: accuracy over ε.
 
@@ -203,12 +204,15 @@ def leaderboard(
     parts = read_set(data, _folder(data, folder))
     keep_encodings(cache / "encodings")
     keep_in_memory()
-    board = Board.of(
-        parts, _listed(methods),
-        written=out, features=features, memory=Memory(cache / "leaderboard"), epsilons=asked, runs=runs,
-        tell=_tell, kept=kept,
-    )  # fmt: skip
-    board.measure()
+    memory = Memory(cache / "leaderboard")
+    if again:
+        board = Board.again(parts, out, memory)
+    else:
+        board = Board.of(
+            parts, _listed(methods),
+            written=out, features=features, memory=memory, epsilons=asked, runs=runs, tell=_tell, kept=kept,
+        )  # fmt: skip
+        board.measure()
     result = board.result()
     _name([*_written(result, None, out), draw_board(board, out / f"{result.name}.png")])
 

@@ -95,7 +95,7 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
     fixed = _apart(board.references())
     for name in fixed:
         axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=FIXED.get(name, (0, (5, 1, 1, 1))), zorder=1)
-    lowest, highest = min(lowest, *fixed.values()) - 3, max(highest, *fixed.values()) + 3
+    lowest, highest = max(0.0, min(lowest, *fixed.values()) - 3), max(highest, *fixed.values()) + 3
     axes.set_ylim(lowest, highest)
     axes.set_xscale("log")
     axes.set_xlim(marks[0] / 1.25, marks[-1] * 1.25)
@@ -119,8 +119,8 @@ def _apart(known: Mapping[str, Sequence[float]]) -> dict[str, float]:
 def _named(board: Board, name: str, line: Line) -> str:
     """The line's name, what it protects if that is no record, and whether other code measured it."""
     said = name if line.protects == RECORD else f"{name} ({line.protects})"
-    new = any(method == name for method, _ in board.found)
-    return said if new else f"{said}, earlier code"
+    measured = {board.measured_by(name, each) for method, each in board.shown() if method == name}
+    return f"{said}, earlier code" if measured == {"earlier"} else said
 
 
 def _name_ends(axes: Any, names: Sequence[tuple[str, str, float]], shown: tuple[float, float]) -> None:  # noqa: ANN401

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from experiments.leaderboard_parts import Encoded
 from tacit.core import InvalidInput
 
-__all__ = ["COMMON", "IMAGENET", "NAMES", "RANDOM", "grouped", "named_at_random", "nearest_names", "public_lines"]
+__all__ = ["COMMON", "RANDOM", "grouped", "named_at_random", "named_lines", "nearest_names", "public_lines"]
 
 RANDOM = "ε = 0: public clusters, named at random"
 COMMON = "ε = 0: the most common class, told by an oracle"
@@ -98,13 +98,14 @@ def public_lines(data: Encoded) -> dict[str, list[float]]:
         RANDOM: named_at_random(groups, truth, classes),
         COMMON: [float(np.unique(truth, return_counts=True)[1].max() / len(truth))],
     }
-    told = _own_classes(data)
-    if told is not None:
-        found[OWN_CLASSES] = [float((np.asarray(classes)[told] == truth).mean())]
-    told = _zero_shot(data)
-    if told is not None:
-        found[ZERO_SHOT] = [float((np.asarray(classes)[told] == truth).mean())]
-    return found
+    return found | named_lines(data)
+
+
+def named_lines(data: Encoded) -> dict[str, list[float]]:
+    """The lines that follow from the names of the classes, for which no sample but those of the test is encoded."""
+    classes, truth = np.asarray(data.parts.classes), np.asarray(data.parts.test[1])
+    told = {OWN_CLASSES: _own_classes(data), ZERO_SHOT: _zero_shot(data)}
+    return {name: [float((classes[each] == truth).mean())] for name, each in told.items() if each is not None}
 
 
 def _own_classes(data: Encoded) -> NDArray[np.int64] | None:

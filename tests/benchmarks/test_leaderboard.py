@@ -135,6 +135,32 @@ def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path
     assert leaderboard_plot.draw_board(second, tmp_path / "board.png").stat().st_size > 1000
 
 
+def test_a_board_is_drawn_again_with_what_the_bench_of_the_default_found(digits, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    fixed = {name: [0.1] for name in leaderboard.REFERENCES}
+    with monkeypatch.context() as patched:
+        patched.setattr(Board, "references", lambda self: fixed)
+        board = Board(digits, Memory(tmp_path / "kept"), {"rknn": Counted("rknn")}, (1.0,), 2)
+        board.measure()
+        write_result(board.result(), tmp_path)
+    default = {"data": "digits", "ε": "0.1", "line": "default, δ = 1e-05"}
+    others = [default | {"data": "mnist"}, default | {"line": "default, δ = 0"}]
+    rows = [{"names": names, "runs": [{"test": 0.7, "labels": 0.8}]} for names in (default, *others)]
+    (tmp_path / "defaults.json").write_text(json.dumps({"rows": rows}))
+    monkeypatch.setattr(leaderboard, "encoded", None)  # nothing is encoded again
+    again = Board.again(digits.parts, tmp_path, Memory(tmp_path / "kept"))
+    found = {(row.names["method"], row.names["ε"]): row for row in again.result().rows}
+    assert found["rknn", "1"].names["code"] == "earlier"  # measured by code that is not that of the line
+    assert len(found["rknn", "1"].runs) == 2
+    assert found["auto", "0.1"].names["code"] == "defaults"
+    assert found["auto", "0.1"].names["protects"] == "one record"
+    assert [name for name, epsilon in found if not epsilon] == list(leaderboard.REFERENCES)
+    assert again.result().caption == board.result().caption
+    assert leaderboard_plot.draw_board(again, tmp_path / "board.png").stat().st_size > 1000
+    with pytest.raises(InvalidInput, match="no board was written there"):
+        Board.again(digits.parts, tmp_path / "nowhere", Memory(tmp_path))
+
+
 def test_what_protects_a_holder_or_a_label_says_so():
     for name, line in LINES.items():
         of_holders = name in ("privatekt", "fedmd response", "fedmd ldp")
