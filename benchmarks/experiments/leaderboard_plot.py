@@ -38,6 +38,9 @@ OTHER = ("#343a40", "-", "p", 1.4)
 # Strokes of the lines that do not depend on ε; other ones get another, and none that is this near to a guess is drawn.
 FIXED: Mapping[str, Any] = dict(zip(REFERENCES, (":", "-.", "--"), strict=True))
 LEAST_APART = 3.0
+# Where lines come near to all, errors are shown on a logarithmic scale, or all lines would be one.
+NEARLY_ALL = 93.0
+TICKS = (0, 20, 40, 60, 70, 80, 85, 90, 93, 95, 97, 98, 99, 100)
 # What one ε covers decides which panel a line is in: numbers of different units are not to be compared.
 PANELS = (
     ((RECORD,), "one record is protected"),
@@ -96,6 +99,10 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
     for name in fixed:
         axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=FIXED.get(name, (0, (5, 1, 1, 1))), zorder=1)
     lowest, highest = max(0.0, min(lowest, *fixed.values()) - 3), max(highest, *fixed.values()) + 3
+    if highest > NEARLY_ALL:
+        axes.set_yscale("function", functions=(_stretched, _shrunk))
+        axes.set_yticks([each for each in TICKS if lowest <= each <= highest])
+        highest = min(highest, 100.0)
     axes.set_ylim(lowest, highest)
     axes.set_xscale("log")
     axes.set_xlim(marks[0] / 1.25, marks[-1] * 1.25)
@@ -106,7 +113,7 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
     axes.set_title(title, fontsize=11)
     axes.grid(True, which="major", alpha=0.25)
     names += [(name, "black", fixed[name]) for name in fixed]
-    _name_ends(axes, names, (lowest, highest))
+    _name_ends(axes, names, (lowest, highest), highest > NEARLY_ALL)
 
 
 def _apart(known: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -123,13 +130,33 @@ def _named(board: Board, name: str, line: Line) -> str:
     return f"{said}, earlier code" if measured == {"earlier"} else said
 
 
-def _name_ends(axes: Any, names: Sequence[tuple[str, str, float]], shown: tuple[float, float]) -> None:  # noqa: ANN401
+def _stretched(accuracy: Any) -> Any:  # noqa: ANN401
+    """A scale on which halving the errors is about a step of the same length everywhere."""
+    return -np.log2(np.maximum(101.0 - np.asarray(accuracy), 1e-3))
+
+
+def _shrunk(place: Any) -> Any:  # noqa: ANN401
+    return 101.0 - np.exp2(-np.asarray(place))
+
+
+def _name_ends(
+    axes: Any,  # noqa: ANN401
+    names: Sequence[tuple[str, str, float]],
+    shown: tuple[float, float],
+    stretched: bool,
+) -> None:
     """Each name in its line's color at the right, as near to the line's end as the others allow."""
     from matplotlib.transforms import blended_transform_factory
 
     across = blended_transform_factory(axes.transAxes, axes.transData)
     ordered = sorted(names, key=lambda each: each[2])
-    places = spaced([each[2] for each in ordered], (shown[1] - shown[0]) / 26, shown)
+    ends = [each[2] for each in ordered]
+    if stretched:
+        low, high = (float(_stretched(each)) for each in shown)
+        placed = spaced([float(_stretched(each)) for each in ends], (high - low) / 26, (low, high))
+        places = [float(_shrunk(each)) for each in placed]
+    else:
+        places = spaced(ends, (shown[1] - shown[0]) / 26, shown)
     for (name, color, end), place in zip(ordered, places, strict=True):
         axes.plot([1.0, 1.03], [end, place], transform=across, color=color, linewidth=0.7, clip_on=False)
         axes.text(1.035, place, name, transform=across, color=color, fontsize=8.5, va="center")
