@@ -56,13 +56,15 @@ NAMES: Mapping[str, Mapping[str, str]] = {
 
 
 def grouped(chances: NDArray[Any], groups: Sequence[Sequence[int]]) -> NDArray[np.int64]:
-    """The group with the largest sum of probabilities, per row.
+    """The group with the largest mean probability, per row: the most probable one if all groups are equally common.
 
-    >>> grouped(np.array([[0.3, 0.3, 0.4], [0.1, 0.1, 0.8]]), [(0, 1), (2,)]).tolist()
-    [0, 1]
+    The network was taught as many examples of every place, so that a large group has large sums whatever it is shown.
+
+    >>> grouped(np.array([[0.3, 0.3, 0.4], [0.4, 0.4, 0.2]]), [(0, 1), (2,)]).tolist()
+    [1, 0]
     """
-    sums = np.column_stack([chances[:, list(group)].sum(axis=1) for group in groups])
-    found: NDArray[np.int64] = sums.argmax(axis=1)
+    means = np.column_stack([chances[:, list(group)].mean(axis=1) for group in groups])
+    found: NDArray[np.int64] = means.argmax(axis=1)
     return found
 
 
