@@ -186,6 +186,7 @@ def leaderboard(
     out: Path = OUT,
     cache: Path = CACHE,
     kept: bool = typer.Option(False, "--kept", help="Run nothing: write what has been measured so far."),
+    again: bool = typer.Option(False, "--again", help="Encode nothing: write and draw again what was written before."),
 ) -> None:
     """Every method on the same parts and representation: accuracy over ε.
 
@@ -194,7 +195,7 @@ def leaderboard(
     Example: tacit bench leaderboard --data digits --methods rknn,class_sums,noisy_sgd --epsilons 0.1,1,8
     """
     from experiments.development import read_set
-    from experiments.kept_encodings import keep_encodings
+    from experiments.kept_encodings import keep_encodings, keep_in_memory
     from experiments.leaderboard import EPSILONS, Board
     from experiments.leaderboard_plot import draw_board
     from experiments.measured import Memory
@@ -202,12 +203,16 @@ def leaderboard(
     asked = _epsilons(epsilons) or EPSILONS
     parts = read_set(data, _folder(data, folder))
     keep_encodings(cache / "encodings")
-    board = Board.of(
-        parts, _listed(methods),
-        written=out, features=features, memory=Memory(cache / "leaderboard"), epsilons=asked, runs=runs,
-        tell=_tell, kept=kept,
-    )  # fmt: skip
-    board.measure()
+    keep_in_memory()
+    memory = Memory(cache / "leaderboard")
+    if again:
+        board = Board.again(parts, out, memory)
+    else:
+        board = Board.of(
+            parts, _listed(methods),
+            written=out, features=features, memory=memory, epsilons=asked, runs=runs, tell=_tell, kept=kept,
+        )  # fmt: skip
+        board.measure()
     result = board.result()
     _name([*_written(result, None, out), draw_board(board, out / f"{result.name}.png")])
 
@@ -233,12 +238,13 @@ def crossings(
     """
     from experiments.crossings import CROSSING, Crossings
     from experiments.development import read_set
-    from experiments.kept_encodings import keep_encodings
+    from experiments.kept_encodings import keep_encodings, keep_in_memory
     from experiments.measured import Memory
 
     asked = _epsilons(epsilons)
     parts = read_set(data, _folder(data, folder))
     keep_encodings(cache / "encodings")
+    keep_in_memory()
     bench = Crossings(
         parts, over, Memory(cache / "leaderboard"), _listed(values), _listed(methods) or CROSSING, asked, runs, _tell,
         kept,

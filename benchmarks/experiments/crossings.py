@@ -20,10 +20,11 @@ from tacit.core import InvalidInput
 from tacit.core.errors import plural
 from tacit.report.charts import Chart, Panel
 
-__all__ = ["CROSSING", "OVER", "Crossings", "of_classes", "of_records"]
+__all__ = ["CROSSING", "OVER", "Crossings", "of_classes", "of_records", "on_the_map"]
 
 # The methods that the question is about: of PATE's mechanisms the best one of the leaderboards.
 CROSSING = ("rknn", "class_sums", "noisy_sgd", "pate gnmax")
+MAP = "map"
 
 
 def of_records(parts: DevelopmentSet, count: int) -> DevelopmentSet:
@@ -100,14 +101,31 @@ def _by_classes(parts: DevelopmentSet, value: str, values: Sequence[str]) -> Enc
 
 
 def _by_features(parts: DevelopmentSet, value: str, _: Sequence[str]) -> Encoded:
-    return encoded(parts, image_features(parts, value))
+    return encoded(on_the_map(parts)) if value == MAP else encoded(parts, image_features(parts, value))
+
+
+def on_the_map(parts: DevelopmentSet) -> DevelopmentSet:
+    """The parts with samples as their places on the map of public samples that votes on pixels are cast on.
+
+    >>> from pathlib import Path
+    >>> from experiments.development import read_set
+    >>> on_the_map(read_set("digits", Path())).test[0].shape
+    (297, 20)
+    """
+    from tacit.representations.registry import fit_representation
+
+    if image_features(parts) is None:
+        raise InvalidInput(f"a map is for images, and {parts.name} is of another kind")
+    found = fit_representation(FEATURES["identity"], np.asarray(parts.public), 4 * len(parts.classes))[1]
+    private, public, test = (found.encode(np.asarray(each)) for each in (parts.private[0], parts.public, parts.test[0]))
+    return replace(parts, private=(private, parts.private[1]), public=public, test=(test, parts.test[1]))
 
 
 # What is varied, how, and the values if none are given.
 OVER: Mapping[str, tuple[Varied, tuple[str, ...]]] = {
     "records": (_by_records, ("500", "2000", "8000", "20000", "60000")),
     "classes": (_by_classes, ("2", "5", "10")),
-    "features": (_by_features, tuple(each for each in FEATURES if each != "imagenet")),
+    "features": (_by_features, (*(each for each in FEATURES if each != "imagenet"), MAP)),
 }
 
 
@@ -209,5 +227,8 @@ NOTES: Mapping[str, tuple[str, ...]] = {
         "Samples of the first classes; as many private records and public samples as the smallest number of classes "
         "has. The test part has all test samples of these classes.",
     ),
-    "features": ("Every model and every vote sees images by these features alone; votes on a map of the pixels.",),
+    "features": (
+        "Every model and every vote sees images by these features alone. identity: models see pixels, votes are cast "
+        "on a spectral map of them. map: models and votes see the places on that map, made of public samples, alone.",
+    ),
 }

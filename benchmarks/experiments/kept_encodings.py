@@ -1,6 +1,7 @@
 """Slow public encoders, each sample encoded once: rows kept on disk by the encoder's digest and the sample's bytes.
 
-Both encoders compute a sample in the same way whatever samples are beside it, so a row may be kept by itself. It is for
+Where many lines encode the same images, histograms of gradients are kept in memory, by the bytes of samples that came
+together. Encoders compute a sample in the same way whatever samples are beside it, so rows may be kept. It is for
 benchmarks, whose records are published: what is kept here is as private as the records are.
 """
 
@@ -15,10 +16,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput
+from tacit.representations.image_features import OrientedGradients
 
-__all__ = ["KeptRows", "keep_encodings"]
+__all__ = ["KeptRows", "keep_encodings", "keep_in_memory"]
 
 AT_ONCE = 512  # rows that are encoded before they are written
+MOST_KEPT = 2**31  # bytes of features in memory
 
 
 class KeptRows:
@@ -85,6 +88,37 @@ def keep_encodings(folder: Path) -> None:
             return kept.rows(self.digest, rows, lambda some: plain(self, some))
 
         encoder.encode = encode
+
+
+def keep_in_memory(encoder: Any = OrientedGradients, most: int = MOST_KEPT) -> None:  # noqa: ANN401
+    """From here on, what this kind of encoder makes of samples that come together is computed once.
+
+    An encoder is a value: two that are equal encode equally. What does not fit any more is computed again.
+
+    >>> from dataclasses import dataclass
+    >>> @dataclass(frozen=True)
+    ... class Doubling:
+    ...     def encode(self, samples):
+    ...         print("computed")
+    ...         return 2 * samples
+    >>> keep_in_memory(Doubling)
+    >>> [Doubling().encode(np.array([1.0, 2.0])).tolist() for _ in range(2)]
+    computed
+    [[2.0, 4.0], [2.0, 4.0]]
+    """
+    plain, known, size = encoder.encode, {}, [0]
+
+    def encode(self: Any, samples: NDArray[Any]) -> NDArray[Any]:  # noqa: ANN401
+        rows = np.ascontiguousarray(samples)
+        name = (self, rows.shape, rows.dtype.str, hashlib.blake2b(rows.tobytes()).digest())
+        if name not in known:
+            found = np.asarray(plain(self, samples))
+            if size[0] + found.nbytes > most:
+                return found
+            known[name], size[0] = found.copy(), size[0] + found.nbytes
+        return known[name].copy()  # whoever asks may write in it
+
+    encoder.encode = encode
 
 
 def _installed() -> list[Any]:

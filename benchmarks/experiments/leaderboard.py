@@ -13,10 +13,11 @@ import numpy as np
 
 from experiments.development import DevelopmentSet
 from experiments.leaderboard_lines import LINES, OPACUS
-from experiments.leaderboard_parts import OWN, Encoded, Line, encoded, references
+from experiments.leaderboard_parts import DELTA, OWN, Encoded, Line, encoded, references
+from experiments.leaderboard_public import named_lines, public_lines
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
-from tacit.core import InvalidInput, nearest
+from tacit.core import InvalidInput, Unit, nearest
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 
@@ -40,6 +41,9 @@ class Board:
     earlier: Mapping[tuple[str, float], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
     found: dict[tuple[str, float], list[Mapping[str, Any]]] = field(default_factory=dict)
     measuring: Collection[str] | None = None  # the lines that are measured, where others are only shown
+    # What the bench of the default measured of it on the same parts, and the fixed lines if they were written before.
+    defaults: Mapping[tuple[str, float], Sequence[Mapping[str, Any]]] = field(default_factory=dict)
+    written: Mapping[str, Sequence[float]] | None = None
 
     @classmethod
     def of(
@@ -65,9 +69,31 @@ class Board:
                 raise InvalidInput(f"{each} is for {known[each].applies}, and {parts.name} is of kind {data.kind}")
         chosen = methods or [name for name, line in known.items() if line.applies in ("", data.kind)]
         earlier = {} if written is None else _earlier(written / f"leaderboard-{parts.name}.json", data.content)
-        asked = [name for name in known if name in chosen or any(name == line for line, _ in earlier)]
-        made = cls(data, lines={name: known[name] for name in asked}, earlier=earlier, **more)
+        defaults = {} if written is None else _defaults(written / "defaults.json", parts)
+        asked = [name for name in known if name in chosen or any(name == line for line, _ in (*earlier, *defaults))]
+        made = cls(data, lines={name: known[name] for name in asked}, earlier=earlier, defaults=defaults, **more)
         return replace(made, measuring=frozenset(chosen))
+
+    @classmethod
+    def again(cls, parts: DevelopmentSet, written: Path, memory: Memory) -> Board:
+        """The board that was written down, with what is known since; no sample but those of the test is encoded."""
+        file = written / f"leaderboard-{parts.name}.json"
+        if not file.is_file():
+            raise InvalidInput(f"{file}: no board was written there; leave out --again to measure one")
+        rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+        measured = [row for row in rows if row["names"].get("ε")]
+        content = measured[0]["runs"][0]["settings"]["content"]
+        empty = [np.empty((len(each), 0)) for each in (parts.private[1], parts.public_labels, parts.test[1])]
+        knowledge = next(row["names"]["public knowledge"] for row in measured if row["names"]["method"] != "auto")
+        kind = recognize(samples_of(parts.public)).kind
+        data = Encoded(parts, empty[0], empty[1], empty[2], knowledge, content, kind, image_features(parts))
+        earlier, defaults = _earlier(file, content), _defaults(written / "defaults.json", parts)
+        asked = [name for name in LINES if any(name == line for line, _ in (*earlier, *defaults))]
+        fixed = {
+            row["names"]["method"]: [run["test"] for run in row["runs"]] for row in rows if not row["names"].get("ε")
+        }
+        lines = {name: LINES[name] for name in asked}
+        return cls(data, memory, lines, earlier=earlier, defaults=defaults, written=fixed, kept=True)
 
     def measure(self) -> None:
         """All runs: each seed of every line before the next, so that a board that is stopped is even."""
@@ -93,15 +119,24 @@ class Board:
 
     def shown(self) -> dict[tuple[str, float], Sequence[Mapping[str, Any]]]:
         """The runs of every line and ε in the order of the lines: those of this code, else earlier ones."""
-        known = {**self.earlier, **self.found}
+        known = {**self.earlier, **self.defaults, **self.found}
         return {(name, each): known[name, each]
                 for name in self.lines for each in sorted({at for line, at in known if line == name})}  # fmt: skip
 
-    def references(self) -> Mapping[str, float]:
-        """The lines that do not depend on ε."""
+    def references(self) -> Mapping[str, Sequence[float]]:
+        """The lines that do not depend on ε: ε = 0 first, no privacy last; several figures where names are drawn."""
+        guess, clusters, plain = REFERENCES
         about = {"board": self.data.parts.name, "content": self.data.content, "line": "references",
                  "code": code_of("experiments.leaderboard_parts")}  # fmt: skip
-        return self.memory.recall(about, partial(references, self.data))
+        if self.written is not None:
+            about |= {"line": "names of classes", "code": code_of("experiments.leaderboard_public")}
+            named = self.memory.recall(about, lambda: {"lines": named_lines(self.data)})["lines"]
+            first = {name: values for name, values in self.written.items() if name not in (clusters, plain)}
+            return {**first, **named, clusters: self.written[clusters], plain: self.written[plain]}
+        fixed = self.memory.recall(about, partial(references, self.data))
+        about |= {"line": "public knowledge", "code": code_of("experiments.leaderboard_public")}
+        public = self.memory.recall(about, lambda: {"lines": public_lines(self.data)})["lines"]
+        return {guess: [fixed[guess]], **public, clusters: [fixed[clusters]], plain: [fixed[plain]]}
 
     def result(self) -> Result:
         """The table of what was measured."""
@@ -121,15 +156,14 @@ class Board:
                         "queries": str(last.get("queries") or ""),
                         "public samples": str(len(data.public)),
                         "public knowledge": data.knowledge if line.method != "auto" else "its own choice of encoders",
-                        "code": "this" if (name, epsilon) in self.found else "earlier",
+                        "code": self.measured_by(name, epsilon),
                     },
                     runs,
                 )
             )
-        fixed = self.references()
-        for name in REFERENCES:
+        for name, values in self.references().items():
             said = dict.fromkeys(rows[0].names if rows else ("method",), "") | {"method": name}
-            rows.append(Row(said, [{"test": fixed[name]}]))
+            rows.append(Row(said, [{"test": value} for value in values]))
         return Result(
             f"leaderboard-{data.parts.name}",
             f"{len(data.private):,} private records, {len(data.public):,} public samples, {len(data.test):,} for the "
@@ -138,6 +172,13 @@ class Board:
             {"test": 100.0, "labels": 100.0, "processor seconds": 1.0, "megabytes": 1.0},
             self._notes(),
         ).measured()
+
+    def measured_by(self, name: str, epsilon: float) -> str:
+        """Whose code: this one, that of the default's bench, or an earlier one."""
+        if (name, epsilon) in self.defaults and (name, epsilon) not in self.found:
+            return "defaults"
+        code = self.lines[name].code()
+        return "this" if all(run["settings"]["code"] == code for run in self.shown()[name, epsilon]) else "earlier"
 
     def _notes(self) -> list[str]:
         error = 50 / np.sqrt(len(self.data.test))
@@ -150,16 +191,21 @@ class Board:
             f"The test part alone has a standard error of up to {error:.1f} points; the spread is over runs.",
             f"Settings, none chosen on private records: {chosen}. The schedule of privatekt, and that two layers and "
             "private_knn take raw samples, were chosen with test figures of the digits in sight; so were PATE's rule, "
-            "the steps of two layers, and (of MNIST) what students of votes and sums see: in favor of these lines.",
+            "the steps of two layers, (of MNIST) what students of votes and sums see, and (of Adult) that Private k-NN "
+            "has fewer neighbors than a class's share: in favor of these lines.",
             "label_dp protects labels only and is for orientation. privatekt, fedmd response and fedmd ldp protect a "
-            "holder with all its records, the others one record: their ε are not to be compared. The oracle that names "
-            "clusters knows the test labels: it says what clusters are worth, not what a method reaches.",
+            "holder with all its records, the others one record: their ε are not to be compared.",
+            "Lines at ε = 0 use no record: names drawn at random (runs are draws), ImageNet's classes that have a "
+            "class's name, the cosine of MiniLM's vectors of a text and of a class's name. An oracle knows the test "
+            "labels: it says what clusters or one answer for all are worth, not what a method reaches.",
             *([FLOATS] if any(self.lines[name].chosen == OPACUS for name in shown) else []),
             "megabytes is the most that the process had held by then. Seconds are of a processor; "
-            "features of MiniLM and EfficientNet are computed once and not counted.",
+            "features of MiniLM and EfficientNet are computed once and not counted, histograms of gradients once per "
+            "process, in the line that asks for them first.",
             *([f"Not measured, for want of processor time: {missing}."] if missing else []),
             "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
-            "were measured with an earlier version of it, on the same data, and not again.",
+            "were measured with an earlier version of it, on the same data, and not again; those marked defaults by "
+            "the bench of the default (defaults.md), on the same parts.",
         ]
 
 
@@ -188,6 +234,19 @@ def _earlier(file: Path, content: str) -> dict[tuple[str, float], list[Mapping[s
         if runs and row["names"].get("ε") and row["names"]["method"] in LINES:
             found[row["names"]["method"], float(row["names"]["ε"])] = runs
     return found
+
+
+def _defaults(file: Path, parts: DevelopmentSet) -> dict[tuple[str, float], list[Mapping[str, Any]]]:
+    """The runs of the default that its own bench has written down: the same call, on the same parts."""
+    if not file.is_file():
+        return {}
+    unit = str(parts.settings().get("unit", Unit()).in_words)
+    said = {"unit": unit, "adjacency": "replace-one", "delta": DELTA, "trust": "central", "questions": ""}
+    return {
+        ("auto", float(row["names"]["ε"])): [{**run, **said} for run in row["runs"]]
+        for row in json.loads(file.read_text(encoding="utf-8"))["rows"]
+        if row["names"].get("data") == parts.name and row["names"].get("line") == f"default, δ = {DELTA:g}"
+    }
 
 
 # What images are summed by, and what they are voted on in: a map of the pixels themselves.

@@ -11,6 +11,7 @@ from functools import partial
 
 from experiments.leaderboard_encoded import mapped, seen
 from experiments.leaderboard_layers import two_layers
+from experiments.leaderboard_neighbors import neighbors
 from experiments.leaderboard_parts import HOLDER, LABEL, Line
 from experiments.leaderboard_shards import components, confident, parties, pate, spread, transferred
 from experiments.leaderboard_summed import summed
@@ -25,6 +26,10 @@ RULE = (
 REHEARSED = "rehearsed on public samples with made-up labels"
 OPACUS = "32 units, 10 epochs and at least 100 steps, samples of 500; by Opacus"
 PARTIES = "the paper's 10 parties"
+FEW = (
+    "as few neighbors as make votes on 1,000 queries five deviations of the noise; at least the root of the sampled "
+    "records, at most a tenth of them and one class's share"
+)
 TEN = f"{PARTIES}, even; one round, two samples per class"
 LINES: Mapping[str, Line] = {
     "rknn": Line("rknn", voted, delta=0.0),
@@ -33,7 +38,7 @@ LINES: Mapping[str, Line] = {
     "noisy_sgd on the map": Line("noisy_sgd", mapped, chosen=REHEARSED, applies="images"),
     "noisy_sgd two layers": Line("noisy_sgd", partial(two_layers, "hidden"), chosen=OPACUS),
     "noisy_sgd fine-tuned": Line("noisy_sgd", partial(two_layers, "finetuned"), chosen=OPACUS),
-    "private_knn": Line("private_knn", voted),
+    "private_knn": Line("private_knn", neighbors, chosen=FEW),
     "auto": Line("auto"),
     "auto pure": Line("auto", delta=0.0),
     "pate lnmax": Line("pate", partial(pate, "lnmax"), delta=0.0, samples=spread, chosen=RULE),

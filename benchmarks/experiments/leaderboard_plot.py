@@ -35,6 +35,12 @@ STROKES: Mapping[str, tuple[str, str, str, float]] = {
     "label_dp": ("#a47148", "-", "*", 1.8),
 }
 OTHER = ("#343a40", "-", "p", 1.4)
+# Strokes of the lines that do not depend on ε; other ones get another, and none that is this near to a guess is drawn.
+FIXED: Mapping[str, Any] = dict(zip(REFERENCES, (":", "-.", "--"), strict=True))
+LEAST_APART = 3.0
+# Where lines come near to all, errors are shown on a logarithmic scale, or all lines would be one.
+NEARLY_ALL = 93.0
+TICKS = (0, 20, 40, 60, 70, 80, 85, 90, 93, 95, 97, 98, 99, 100)
 # What one ε covers decides which panel a line is in: numbers of different units are not to be compared.
 PANELS = (
     ((RECORD,), "one record is protected"),
@@ -84,41 +90,73 @@ def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) 
             markerfacecolor=filling,
         )  # fmt: skip
         axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.13, linewidth=0)
+        # Few test samples move every run alike: their interval is drawn, too.
+        half = 1.96 * np.sqrt(means * (100 - means) / len(board.data.test))
+        axes.errorbar(across, means, yerr=half, fmt="none", ecolor=color, elinewidth=0.8, alpha=0.6)
         names.append((_named(board, name, line), color, float(means[-1])))
         lowest, highest = min(lowest, *(means - spread)), max(highest, *(means + spread))
-    known = board.references()
-    fixed = {name: 100 * known[name] for name in REFERENCES}
-    for name, style in zip(REFERENCES, (":", "-.", "--"), strict=True):
-        axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=style, zorder=1)
-    lowest, highest = min(lowest, *fixed.values()) - 3, max(highest, *fixed.values()) + 3
+    fixed = _apart(board.references())
+    for name in fixed:
+        axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=FIXED.get(name, (0, (5, 1, 1, 1))), zorder=1)
+    lowest, highest = max(0.0, min(lowest, *fixed.values()) - 3), max(highest, *fixed.values()) + 3
+    if highest > NEARLY_ALL:
+        axes.set_yscale("function", functions=(_stretched, _shrunk))
+        axes.set_yticks([each for each in TICKS if lowest <= each <= highest])
+        highest = min(highest, 100.0)
     axes.set_ylim(lowest, highest)
     axes.set_xscale("log")
     axes.set_xlim(marks[0] / 1.25, marks[-1] * 1.25)
     axes.set_xticks(marks, [f"{each:g}" for each in marks])
     axes.minorticks_off()
     axes.set_xlabel("ε (logarithmic)")
-    half = 1.96 * 50 / np.sqrt(len(board.data.test))
-    axes.set_ylabel(f"test accuracy, %: mean, and standard deviation over runs\n(test part: ± {half:.1f} at 95 %)")
+    axes.set_ylabel("test accuracy, %: mean; band: standard deviation over runs;\nbar: 95 % interval of the test part")
     axes.set_title(title, fontsize=11)
     axes.grid(True, which="major", alpha=0.25)
-    names += [(name, "black", fixed[name]) for name in REFERENCES]
-    _name_ends(axes, names, (lowest, highest))
+    names += [(name, "black", fixed[name]) for name in fixed]
+    _name_ends(axes, names, (lowest, highest), highest > NEARLY_ALL)
+
+
+def _apart(known: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """The fixed lines in percent, without those that would lie on the line of a guess."""
+    means = {name: 100 * float(np.mean(values)) for name, values in known.items()}
+    guess = REFERENCES[0]
+    return {name: mean for name, mean in means.items() if name == guess or mean > means[guess] + LEAST_APART}
 
 
 def _named(board: Board, name: str, line: Line) -> str:
     """The line's name, what it protects if that is no record, and whether other code measured it."""
     said = name if line.protects == RECORD else f"{name} ({line.protects})"
-    new = any(method == name for method, _ in board.found)
-    return said if new else f"{said}, earlier code"
+    measured = {board.measured_by(name, each) for method, each in board.shown() if method == name}
+    return f"{said}, earlier code" if measured == {"earlier"} else said
 
 
-def _name_ends(axes: Any, names: Sequence[tuple[str, str, float]], shown: tuple[float, float]) -> None:  # noqa: ANN401
+def _stretched(accuracy: Any) -> Any:  # noqa: ANN401
+    """A scale on which halving the errors is about a step of the same length everywhere."""
+    return -np.log2(np.maximum(101.0 - np.asarray(accuracy), 1e-3))
+
+
+def _shrunk(place: Any) -> Any:  # noqa: ANN401
+    return 101.0 - np.exp2(-np.asarray(place))
+
+
+def _name_ends(
+    axes: Any,  # noqa: ANN401
+    names: Sequence[tuple[str, str, float]],
+    shown: tuple[float, float],
+    stretched: bool,
+) -> None:
     """Each name in its line's color at the right, as near to the line's end as the others allow."""
     from matplotlib.transforms import blended_transform_factory
 
     across = blended_transform_factory(axes.transAxes, axes.transData)
     ordered = sorted(names, key=lambda each: each[2])
-    places = spaced([each[2] for each in ordered], (shown[1] - shown[0]) / 26, shown)
+    ends = [each[2] for each in ordered]
+    if stretched:
+        low, high = (float(_stretched(each)) for each in shown)
+        placed = spaced([float(_stretched(each)) for each in ends], (high - low) / 26, (low, high))
+        places = [float(_shrunk(each)) for each in placed]
+    else:
+        places = spaced(ends, (shown[1] - shown[0]) / 26, shown)
     for (name, color, end), place in zip(ordered, places, strict=True):
         axes.plot([1.0, 1.03], [end, place], transform=across, color=color, linewidth=0.7, clip_on=False)
         axes.text(1.035, place, name, transform=across, color=color, fontsize=8.5, va="center")

@@ -73,6 +73,19 @@ def test_of_more_classes_there_are_as_many_records_and_public_samples(digits):
             of_classes(digits, count, fewest)
 
 
+def test_a_map_is_made_of_public_samples_alone_and_keeps_labels(digits):
+    from dataclasses import replace
+
+    found = crossings.on_the_map(digits)
+    other = crossings.on_the_map(replace(digits, private=(digits.private[0] * 0, digits.private[1])))
+    assert (found.public == other.public).all()
+    assert (found.test[0] == other.test[0]).all()
+    assert found.test[1] is digits.test[1]
+    data = crossings.OVER["features"][0](digits, "map", ("map",))
+    assert data.images is None
+    assert data.content != crossings.OVER["features"][0](digits, "identity", ("identity",)).content
+
+
 def test_cells_are_measured_once_and_shared_with_the_leaderboard(digits, counted, tmp_path):
     memory = Memory(tmp_path)
 

