@@ -279,7 +279,7 @@ class Soak:
         rows.append(
             {
                 "what": "files per job", "process": "all nodes and services", "lives": 1,
-                "minutes": round((time.monotonic() - self.began) / 60, 1), "mean": float(counts.mean()),
+                "minutes": round((time.monotonic() - self.began) / 60, 1), "mean": round(float(counts.mean()), 1),
                 "grown": round(per_job, 2), "bound": BOUNDS["files per job"],
                 "within": per_job <= BOUNDS["files per job"],
             }
@@ -326,6 +326,8 @@ def page(found: dict[str, object]) -> str:
             f"{sum(found['nodes that gave up'].values())}.",
             table(["fault", "outcome", "jobs"], [[*each] for each in found["outcomes"]]),
             table(["ledger", *columns], [[name, *(each[one] for one in columns)] for name, each in budgets.items()]),
+            "A total is by the tightest accountant that the account's first payment leaves open: if that one had a δ "
+            "of its own (a shuffled round), all payments are added up; if not, the Rényi filter may give less.",
             table(measured, [[each[one] for one in measured] for each in growth]),
             "Growth is the slope of a line within the lives of each process, times its longest life. "
             "A bound has twice the standard error of the slope added.",
