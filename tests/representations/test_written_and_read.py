@@ -116,6 +116,13 @@ def test_representations_come_back_and_encode_the_same_bits(name):
     assert again.encode(samples).tobytes() == representation.encode(samples).tobytes()
 
 
+def test_a_feature_that_varies_by_rounding_alone_is_not_scaled_and_comes_back():
+    made = Standardized.fit(np.array([[1.0, 1e-33], [2.0, 3e-33]]))
+    assert made.spread[1] == 1
+    back = read_representation(StrictReader(decode(encode(representation_fields(made))), "representation"))
+    assert (back.spread == made.spread).all()
+
+
 def test_a_students_view_travels_as_tensors():
     pytest.importorskip("torch")
     from tacit.representations.student_features import StudentFeatures

@@ -76,7 +76,8 @@ class Standardized:
         """Take mean and standard deviation from the public samples; a constant feature is not scaled."""
         rows = flat(public).astype(np.float64)
         spread = rows.std(axis=0)
-        return cls(rows.mean(axis=0), np.where(spread > 0, spread, 1.0))
+        # A spread that is rounding alone would be refused when the representation is read again.
+        return cls(rows.mean(axis=0), np.where(spread >= SMALLEST_SCALE, spread, 1.0))
 
     fields = parameters
 
