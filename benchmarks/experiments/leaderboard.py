@@ -192,7 +192,7 @@ class Board:
             f"Settings, none chosen on private records: {chosen}. The schedule of privatekt, and that two layers and "
             "private_knn take raw samples, were chosen with test figures of the digits in sight; so were PATE's rule, "
             "the steps of two layers, (of MNIST) what students of votes and sums see, and (of Adult) that Private k-NN "
-            "has fewer neighbors than a class's share: in favor of these lines.",
+            "has fewer neighbors than a class's share: in favor of these lines on most sets.",
             "label_dp protects labels only and is for orientation. privatekt, fedmd response and fedmd ldp protect a "
             "holder with all its records, the others one record: their ε are not to be compared.",
             "Lines at ε = 0 use no record: names drawn at random (runs are draws), ImageNet's classes that have a "
