@@ -128,6 +128,7 @@ ORDINARY_RANDOMNESS = {
     "methods/private_knn/rehearsal.py",
     "representations/groups.py",
     "representations/patches.py",
+    "representations/random_features.py",
     "representations/transformed_kmeans.py",
     "runs/rehearsal.py",
 }

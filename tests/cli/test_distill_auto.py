@@ -50,7 +50,10 @@ def test_a_dry_run_tells_the_plan_with_its_reasons_and_writes_nothing(files, cap
     assert run("--method", "auto", "--epsilon", "1", "--delta", "1e-5", "--dry-run") == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "data a mixed table" in said
-    assert "questions class sums; then the gradient of the regression" in said
+    assert (
+        "questions class sums of the columns and of random features of them; then the gradient of the regression"
+        in said
+    )
     assert "nothing was spent, and nothing was written" in said
     assert said.count("data ") == 1
     assert sorted(each.name for each in files.iterdir()) == ["policy.toml", "records.csv", "samples.csv", "test.csv"]

@@ -153,7 +153,8 @@ _REPRESENTATIONS: Mapping[str, Callable[[NumberSource], Any]] = {
     ),
 }
 _WIDTHS = {
-    "principal": 3, "interpolated": 2, "mixture": 2, "head": 3, "gradients": 16, "targeted gradients": 16,
+    "principal": 3, "random-features": _WIDTH + 3,
+    "interpolated": 2, "mixture": 2, "head": 3, "gradients": 16, "targeted gradients": 16,
 }  # fmt: skip
 # The largest change of the votes of a person with two records and two labels each, so that every account may answer.
 _MOVES = 36

@@ -57,7 +57,7 @@ class RandomFeatures:
     mean: NDArray[np.float64]  # (features,)
     scale: float
     directions: NDArray[np.float64]  # (features, waves), in periods per scale
-    phases: NDArray[np.float64]  # (waves,), from 0 to 1
+    phases: NDArray[np.float64]  # (waves,), in periods
 
     @classmethod
     def fit(cls, public: NDArray[Any], waves: int = _WAVES) -> RandomFeatures:
@@ -66,6 +66,8 @@ class RandomFeatures:
         The directions are public, and need not be a secret.
         """
         rows = flat(public).astype(np.float64)
+        if not rows.size:
+            raise InvalidInput("there are no public samples to fit random features to")
         mean = rows.mean(axis=0)
         scale = max(SMALLEST_SCALE, float(np.sqrt(np.square(rows - mean).sum(axis=1).mean())))
         near = _scaled(rows, mean, scale)
@@ -89,7 +91,7 @@ class RandomFeatures:
         mean = read_finite_array(fields, "mean", shape=(None,))
         scale = fields.number("scale", SMALLEST_SCALE, LARGEST_PARAMETER)
         directions = fields.array("directions", REAL, (len(mean), None), -_STEEPEST, _STEEPEST)
-        phases = fields.array("phases", REAL, (directions.shape[1],), 0.0, 1.0)
+        phases = fields.array("phases", REAL, (directions.shape[1],), -_STEEPEST, _STEEPEST)
         if not all(np.array_equal(each, snapped(each, _BITS)) for each in (directions, phases)):
             raise InvalidInput(f"the {fields.what}'s directions and phases must be multiples of 2^-{_BITS}")
         _grid(len(mean))

@@ -33,8 +33,9 @@ class ClassSums:
 
     representation: str | Representation = option(
         "auto",
-        "auto (features as they are, or standardized), identity, standardized, random-features (odds that are not "
-        "linear in them); for images gradients, handwriting, patches, imagenet. Fitted on public data only, and followed by components.",
+        "auto (features as they are, or standardized), identity, standardized, random-features (odds need not "
+        "be linear); for images gradients, handwriting, patches, imagenet. Fitted on public data only, and followed by "
+        "components.",
     )
     components: int | None = option(
         None,
