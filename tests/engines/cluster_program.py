@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.dataset
 import pyarrow.parquet
 
 from tacit.core.errors import InvalidInput, TacitError
@@ -118,6 +119,11 @@ def count(engine, folder):
         engine.require_sendable(threading.Lock())
     except InvalidInput as error:
         said["refused"] = str(error)
+    memory = sources.RecordSource(pa.dataset.dataset(content), "label", list(source.columns), "who").open()
+    try:
+        streamed_records(memory, engine, np.array(CLASSES), None, (4,)).require_sendable(TABLES["votes"])
+    except InvalidInput as error:
+        said["in memory"] = str(error)
     return said
 
 

@@ -58,6 +58,7 @@ def check(name, folder, workers=2, *address):
     assert said["kinds"] == [["Partial", "int", "int", "int64"]]
     assert {tuple(shape) for shape in said["shapes"]} - {(0, 0)} == {(9, 3)}
     assert "Nothing was charged" in said["refused"]
+    assert "Nothing was charged" in said["in memory"]
     # A cluster that is open already is not quietly taken for the one at another address.
     assert "already" in said["elsewhere"]
     assert "Ada" not in everything

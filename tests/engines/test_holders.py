@@ -1,6 +1,7 @@
 """Holders of streamed records: what they refuse before anything is paid."""
 
 import dataclasses
+import pickle
 
 import numpy as np
 import pyarrow as pa
@@ -8,6 +9,7 @@ import pyarrow.dataset
 import pytest
 
 from tacit.core.errors import InvalidInput
+from tacit.engines.counting import require_written
 from tacit.engines.records import streamed_records
 from tacit.engines.source import RecordSource
 from tacit.ledger import Ceiling, open_ledger
@@ -63,5 +65,19 @@ def test_a_question_that_cannot_travel_is_refused_before_payment():
     own = gate()
     held = stream().map(lambda records: dataclasses.replace(records, engine=Nowhere()))
     with pytest.raises(InvalidInput, match="cannot be sent"):
+        VoteHolder([held], own).answer(ASK)
+    assert len(VoteHolder([stream()], own).answer(ASK).receipts) == 1
+
+
+def test_a_data_set_in_memory_is_refused_before_payment_where_workers_are_elsewhere():
+    """It was found after the payment, by an engine that could not send it: a budget was spent on an empty table."""
+
+    class Elsewhere:
+        def require_sendable(self, sent):
+            require_written(sent, pickle.dumps)
+
+    own = gate()
+    held = stream().map(lambda records: dataclasses.replace(records, engine=Elsewhere()))
+    with pytest.raises(InvalidInput, match="write a data set in memory to files, or"):
         VoteHolder([held], own).answer(ASK)
     assert len(VoteHolder([stream()], own).answer(ASK).receipts) == 1

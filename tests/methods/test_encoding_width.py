@@ -13,7 +13,7 @@ from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records
-from tacit.representations.arrays import MOST_FEATURES
+from tacit.representations.arrays import WIDEST_ENCODING
 from tacit.representations.chained import Chained
 from tacit.representations.groups import ClusteringHead
 from tacit.representations.maps import Interpolated
@@ -23,7 +23,7 @@ from tacit.representations.registry import read_representation, representation_f
 from tacit.representations.scaled import Identity, PrincipalComponents
 from tacit.representations.transformed_kmeans import TransformedShares
 
-TOO_MANY = MOST_FEATURES + 1
+TOO_MANY = WIDEST_ENCODING + 1
 
 
 def waves(count):
@@ -56,7 +56,7 @@ def test_more_features_than_a_node_has_room_for_are_refused_unpaid(name):
 
 
 def test_as_many_as_there_is_room_for_and_as_a_record_has_are_encoded():
-    require_encodable(waves(MOST_FEATURES), np.zeros((1, 2)), MOST_FEATURES)
+    require_encodable(waves(WIDEST_ENCODING), np.zeros((1, 2)), WIDEST_ENCODING)
     own = np.zeros((1, TOO_MANY))
     require_encodable(Identity(TOO_MANY), own, TOO_MANY)
     require_encodable(Chained((Identity(TOO_MANY), axes(2, of=TOO_MANY))), own, 2)

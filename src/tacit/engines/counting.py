@@ -130,22 +130,22 @@ class FragmentCount:
         return Partial(fragment.number, rows, total)
 
 
-def require_written(count: FragmentCount, written: Callable[[FragmentCount], bytes]) -> None:
-    """Refuse a count that cannot be serialized for workers; to be called before anything is paid.
+def require_written(sent: Any, written: Callable[[Any], bytes]) -> None:  # noqa: ANN401
+    """Refuse a count, or fragments, that cannot be serialized for workers; to be called before anything is paid.
 
     >>> import pickle
     >>> require_written(lambda: None, pickle.dumps)  # doctest: +ELLIPSIS
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: the question cannot be sent to workers (...): use the engine threads. Nothing was \
-charged
+    tacit.core.errors.InvalidInput: the question, or where the records are, cannot be sent to workers (...): write a \
+data set in memory to files, or use the engine threads. Nothing was charged
     """
     try:
-        written(count)
+        written(sent)
     except Exception as error:
         raise InvalidInput(
-            f"the question cannot be sent to workers ({type(error).__name__}): use the engine threads. "
-            "Nothing was charged"
+            f"the question, or where the records are, cannot be sent to workers ({type(error).__name__}): write a data "
+            "set in memory to files, or use the engine threads. Nothing was charged"
         ) from None
 
 

@@ -13,7 +13,7 @@ from threadpoolctl import ThreadpoolController
 
 from tacit.core import InvalidInput, whole
 from tacit.core.registry import Registry, unknown
-from tacit.engines.counting import FragmentCount, Partial
+from tacit.engines.counting import Partial
 from tacit.engines.fragments import Fragment
 from tacit.neighbors.search import MOST_THREADS, ONE_SEARCH
 
@@ -29,8 +29,8 @@ ENGINES = Registry("engine", "tacit.engines", {
 class OpenEngine(Protocol):
     """A running engine; it is found or started before anything is paid."""
 
-    def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a count that cannot be sent to workers."""
+    def require_sendable(self, sent: Any) -> None:  # noqa: ANN401
+        """Refuse a count, or fragments, that cannot be sent to workers."""
         ...
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
@@ -103,8 +103,8 @@ class Threads:
             raise InvalidInput("the engine threads runs in this process: leave out the address")
         self._workers = workers
 
-    def require_sendable(self, count: Any) -> None:  # noqa: ANN401
-        """Accept every count: nothing is sent."""
+    def require_sendable(self, sent: Any) -> None:  # noqa: ANN401
+        """Accept everything: nothing is sent."""
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
         """The fragments' tables in order; at most twice as many are in memory as there are threads."""

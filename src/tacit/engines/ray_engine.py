@@ -29,7 +29,7 @@ import ray.data
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, TacitError, listed
-from tacit.engines.counting import ATTEMPTS, FragmentCount, Partial, require_reached, require_written
+from tacit.engines.counting import ATTEMPTS, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["FragmentActor", "RayEngine"]
@@ -119,9 +119,9 @@ class RayEngine:
         context.enable_progress_bars = False
         context.print_on_execution_start = False
 
-    def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a question that cannot be serialized for workers."""
-        require_written(count, ray.cloudpickle.dumps)
+    def require_sendable(self, sent: Any) -> None:  # noqa: ANN401
+        """Refuse a question, or fragments, that cannot be serialized for workers."""
+        require_written(sent, ray.cloudpickle.dumps)
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
         """The fragments' tables as actors finish them."""

@@ -52,7 +52,8 @@ class StreamedRecords:
 
     def require_sendable(self, table: BlockTable) -> None:
         """Refuse a count that cannot be sent to this engine's workers; to be called before anything is paid."""
-        self.engine.require_sendable(FragmentCount(self.reading, table))
+        # The fragments, too: a data set in memory, or on a file system of this process, is nowhere else.
+        self.engine.require_sendable((FragmentCount(self.reading, table), self.source.fragments))
 
     def total(
         self,

@@ -20,7 +20,7 @@ from pyspark import cloudpickle
 from pyspark.sql import SparkSession
 
 from tacit.core import InvalidInput, TacitError, listed
-from tacit.engines.counting import ATTEMPTS, FragmentCount, Partial, require_reached, require_written
+from tacit.engines.counting import ATTEMPTS, Partial, require_reached, require_written
 from tacit.engines.fragments import Fragment
 
 __all__ = ["SparkEngine"]
@@ -79,9 +79,9 @@ class SparkEngine:
         self._session.sparkContext.setLogLevel("OFF")
         logging.getLogger("py4j").setLevel(logging.ERROR)
 
-    def require_sendable(self, count: FragmentCount) -> None:
-        """Refuse a question that cannot be serialized for workers."""
-        require_written(count, cloudpickle.dumps)
+    def require_sendable(self, sent: Any) -> None:  # noqa: ANN401
+        """Refuse a question, or fragments, that cannot be serialized for workers."""
+        require_written(sent, cloudpickle.dumps)
 
     def run(self, count: Callable[[Fragment], Partial], fragments: Sequence[Fragment]) -> Iterator[Partial]:
         """The fragments' tables, one task each."""

@@ -26,9 +26,9 @@ from tacit.core.samples import ImageShape
 __all__ = [
     "FLOAT32",
     "LARGEST_PARAMETER",
-    "MOST_FEATURES",
     "REAL",
     "SMALLEST_SCALE",
+    "WIDEST_ENCODING",
     "blocks",
     "exact_bits",
     "parameters",
@@ -44,7 +44,7 @@ EXACT_BITS = 53
 _BLOCK = 1024
 REAL, FLOAT32 = ("<f8",), ("<f4",)
 # What a representation may make of a record, unless the record itself has more: a few thousand are in memory at a time.
-MOST_FEATURES = 2**14
+WIDEST_ENCODING = 2**14
 # Values of an image: with more, one image would be larger than the largest question.
 LARGEST_IMAGE = 2**22
 # Differences of larger values may overflow in float32.
@@ -126,7 +126,7 @@ def read_range(fields: StrictReader) -> tuple[float, float]:
 
 
 def require_narrow(width: int, samples: NDArray[Any]) -> None:
-    """Refuse features that are more than the samples' own values and than ``MOST_FEATURES``.
+    """Refuse features that are more than the samples' own values and than ``WIDEST_ENCODING``.
 
     Whoever asks chooses how many there are, and they are in memory for thousands of records at a time.
 
@@ -137,8 +137,8 @@ def require_narrow(width: int, samples: NDArray[Any]) -> None:
     tacit.core.errors.InvalidInput: a representation may make at most 16384 features of a record, got 1000000
     """
     own = math.prod(samples.shape[1:]) if samples.dtype.names is None else len(samples.dtype.names)
-    if width > max(MOST_FEATURES, own):
-        raise InvalidInput(f"a representation may make at most {MOST_FEATURES} features of a record, got {width}")
+    if width > max(WIDEST_ENCODING, own):
+        raise InvalidInput(f"a representation may make at most {WIDEST_ENCODING} features of a record, got {width}")
 
 
 def read_finite_array(
