@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Floats, Integers, InvalidInput, Reals, Release, Representation, gather
+from tacit.core import Floats, InvalidInput, Reals, Release, Representation, gather
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.class_sums.coordinator import (
     LinearOdds,
@@ -116,12 +116,11 @@ class Block:
     noise: Mapping[str, Any] = field(default_factory=dict)  # its mechanism, the law of its noise, the sensitivity
 
 
-def sum_block(ask: SumAsk, table: Integers, public: NDArray[Any], records: int | None) -> Block:
+def sum_block(ask: SumAsk, released: ReleasedSums, public: NDArray[Any], records: int | None) -> Block:
     """The block of released sums."""
     features = SumFeatures(ask.representation, ask.scale, ask.radius, ask.norm)
     points = features.points(public)
     mechanism: Any = ask.mechanism
-    released = ReleasedSums(table)
     told = moments(released, ask, mechanism.noise_law.variance, points, records)
     return Block(features, points, told, size=summed_records(released, ask, records))
 

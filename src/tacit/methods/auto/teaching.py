@@ -39,9 +39,10 @@ from tacit.methods.auto.coordinator import (
 )
 from tacit.methods.auto.correction import corrected_block, correction_ask, moved_block
 from tacit.methods.auto.plan import AutoPlan
-from tacit.methods.class_sums.coordinator import LinearOdds, Moments
+from tacit.methods.class_sums.coordinator import LinearOdds, Moments, ReleasedSums
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import counted, plan_sums
+from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.rknn.posterior import Noise, expected_proportions
 from tacit.methods.rknn.queries import cluster, iterative_proportional_fitting, suggest_queries
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
@@ -303,8 +304,11 @@ class AutoTeaching:
             "representation": planned.representation, "components": ask.components, "whitening": options.whitening,
             "count_weight": ask.count / ask.radius, "norm": ask.norm, "fit": "moments of all releases together",
         }  # fmt: skip
-        read = partial(sum_block, ask, public=self.task.public, records=counted(self.task))
-        return Step(ask, read, planned.doubts, chosen)
+        return Step(ask, lambda table: self.summed_block(ask, ReleasedSums(table)), planned.doubts, chosen)
+
+    def summed_block(self, ask: SumAsk, released: ReleasedSums) -> Block:
+        """The block of released sums, of a curator or of nodes."""
+        return sum_block(ask, released, self.task.public, counted(self.task))
 
     def _correction(self, task: Task, sums: Block) -> Step:
         """The gradient at the odds that follow from the sums."""
