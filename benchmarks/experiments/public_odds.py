@@ -54,7 +54,7 @@ class Known:
     @property
     def classes(self) -> int:
         """The number of classes, which are called 0, 1, 2, ..."""
-        return self.chances.shape[1]
+        return int(self.chances.shape[1])
 
     def sums(self, epsilon: float, seed: int, unit: Unit | None = None, delta: float = DELTA) -> Released:
         """One simulated run of class sums, by the one door; only its release is used, not its student."""
