@@ -294,7 +294,8 @@ export function answer(payload, digest, record, policy, file) {
   // Negated, so that a limit that is missing or not a number refuses.
   if (!(epsilon <= policy.largestEpsilon)) fail("the question's epsilon is larger than is allowed");
   if (question.sealed && hex(question.shuffler) !== policy.shuffler) fail("the question names another shuffler");
-  if (question.admission === "tokens" && !policy.token) fail("the question is for devices with a token");
+  if (question.admission === "tokens" && Buffer.from(policy.token ?? "", "hex").length !== TOKEN)
+    fail("the question is for devices with an issued token");
   if (record.features.length !== samples(question.ask.representation)) fail("the record has other features");
   const { queries, neighbors, names } = question.ask;
   const asked = crypto.createHash("sha256")

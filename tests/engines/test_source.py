@@ -159,6 +159,22 @@ def test_what_is_wrong_with_a_source_is_told_without_a_cell(tmp_path):
         assert "secret" not in str(told.value)
 
 
+@pytest.mark.parametrize("way", ["through another folder", "a link beside it", "a linked folder"])
+def test_a_file_that_is_found_under_two_names_is_refused(way, tmp_path):
+    folder = tmp_path / "records"
+    folder.mkdir()
+    pa.parquet.write_table(RECORDS, folder / "a.parquet")
+    if way == "a link beside it":
+        (folder / "b.parquet").symlink_to(folder / "a.parquet")
+        records = folder
+    else:
+        (tmp_path / "linked").symlink_to(folder)
+        other = folder / ".." / "records" if way == "through another folder" else tmp_path / "linked"
+        records = [folder / "a.parquet", other / "a.parquet"]
+    with pytest.raises(InvalidInput, match="would count twice"):
+        RecordSource(records, "label").open()
+
+
 def test_a_source_is_described_without_its_records(tmp_path):
     with pytest.raises(InvalidInput, match="a list of columns"):
         RecordSource("a.csv", "label", "f0")

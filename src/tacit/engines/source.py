@@ -156,7 +156,7 @@ def _files(records: Any) -> list[Path]:  # noqa: ANN401
     for file in found:
         if not file.is_file():
             raise InvalidInput(f"{listed([str(file)])}: no such file")
-    if len(set(map(Path.absolute, found))) < len(found):
+    if len(set(map(Path.resolve, found))) < len(found):
         raise InvalidInput("a file of records is listed twice: its records would count twice")
     return found
 

@@ -150,6 +150,16 @@ def test_messages_are_sealed_for_the_shuffler_that_the_owner_trusts_and_for_nobo
     assert question.mechanism.code.valid(found).all()
 
 
+def test_a_token_of_a_wrong_length_is_refused_before_the_device_pays_for_it(tmp_path):
+    question, device = local_question(admission="tokens"), a_device(tmp_path)
+    (token,) = issue_tokens(b"k" * 32, question, 1)
+    for wrong in (token[:-1], token[:16], b""):
+        with pytest.raises(InvalidInput, match="32 bytes"):
+            answered(device, question, token=wrong)
+    assert not device.folder.exists()
+    assert read_device_message(answered(device, question, token=token), question, b"k" * 32).token == token
+
+
 def test_a_token_that_was_handed_out_is_used(tmp_path):
     question = local_question(admission="tokens")
     (token,) = issue_tokens(b"k" * 32, question, 1)

@@ -159,3 +159,12 @@ def test_whether_the_client_in_javascript_answers_does_not_depend_on_its_record(
 @pytest.mark.parametrize("limit", ["budget", "largestEpsilon"])
 def test_the_client_in_javascript_refuses_without_limits(limit, tmp_path):
     assert answers(tmp_path, hostile(), **{limit: "not a number"}) == ["refused", "refused"]
+
+
+@needs_node
+@pytest.mark.parametrize("token", [None, "00" * 31, "00" * 16, "not hexadecimal"])
+def test_the_client_in_javascript_pays_for_no_message_with_a_token_of_a_wrong_length(token, tmp_path):
+    payload = local_question(admission="tokens").to_bytes()
+    assert answers(tmp_path, payload, largestEpsilon=2, budget=2, token=token) == ["refused", "refused"]
+    assert not list(tmp_path.glob("state*"))
+    assert answers(tmp_path, payload, largestEpsilon=2, budget=2, token="00" * 32) == ["answered", "answered"]

@@ -40,7 +40,7 @@ from tacit.core.codec import decode_strict, encode
 from tacit.core.files import locked, write_file
 from tacit.core.rational import Number, positive, probability, rounded_up
 from tacit.federation.certificates import client_context, on_loopback, why_untrusted
-from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, double_box
+from tacit.federation.intake.messages import DeviceMessage, IntakeRefusal, IntakeRefused, double_box, token_bytes
 from tacit.federation.intake.question import TOKENS, OpenQuestion
 from tacit.federation.keys import KEY_BYTES
 from tacit.ledger import opened
@@ -194,6 +194,8 @@ class Device:
             raise InvalidInput("the question names another shuffler than the one that this device trusts")
         if question.admission == TOKENS and token is None:
             raise InvalidInput("the question requires a token, and this device has none")
+        if question.admission == TOKENS and token is not None and len(token) != token_bytes(question):
+            raise InvalidInput(f"an issued token has {token_bytes(question)} bytes, and the given one {len(token)}")
 
     def _paid(self, question: OpenQuestion) -> bytes:
         """The payload, paid for by the device's ledger."""

@@ -25,7 +25,7 @@ from tacit.federation.keys import KEY_BYTES, seal, unseal
 
 __all__ = [
     "TOKEN_BYTES", "DeviceMessage", "IntakeRefusal", "IntakeRefused", "double_box", "issue_tokens", "open_outer_box",
-    "read_device_message",
+    "read_device_message", "token_bytes",
 ]  # fmt: skip
 
 FORM = 0x21
@@ -97,14 +97,14 @@ class DeviceMessage:
 
     def to_bytes(self, question: OpenQuestion) -> bytes:
         """The message as it is posted."""
-        if len(self.token) != _token_bytes(question) or len(self.payload) != question.payload_bytes:
+        if len(self.token) != token_bytes(question) or len(self.payload) != question.payload_bytes:
             raise InvalidInput("the token or the payload does not have the length that the question's messages have")
         return bytes([FORM]) + bytes.fromhex(question.digest)[:_NAMING] + self.token + self.payload
 
 
 def message_bytes(question: OpenQuestion) -> int:
     """The length of every message to this question, in bytes."""
-    return 1 + _NAMING + _token_bytes(question) + question.payload_bytes
+    return 1 + _NAMING + token_bytes(question) + question.payload_bytes
 
 
 def read_device_message(body: bytes, question: OpenQuestion, secret: bytes | None = None) -> DeviceMessage:
@@ -114,7 +114,7 @@ def read_device_message(body: bytes, question: OpenQuestion, secret: bytes | Non
     if len(body) != message_bytes(question):
         raise IntakeRefused(IntakeRefusal.MALFORMED)
     start = 1 + _NAMING
-    end = start + _token_bytes(question)
+    end = start + token_bytes(question)
     message = DeviceMessage(body[start:end], body[end:])
     if question.admission == TOKENS and (
         secret is None or not hmac.compare_digest(message.token[_ID:], _tag(secret, question, message.token_id))
@@ -149,7 +149,8 @@ def _mixing(question: OpenQuestion) -> str:
     return f"mix {question.digest}"
 
 
-def _token_bytes(question: OpenQuestion) -> int:
+def token_bytes(question: OpenQuestion) -> int:
+    """The length of a token of this question, with its tag if it is issued."""
     return TOKEN_BYTES if question.admission == TOKENS else _ID
 
 
