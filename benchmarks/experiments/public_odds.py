@@ -20,7 +20,7 @@ import tacit
 from tacit.core import Adjacency, Reals, TacitWarning
 from tacit.core.guarantee import Trust, Unit
 from tacit.methods.auto.coordinator import Block, fit_public_mixture, sum_block
-from tacit.methods.class_sums.coordinator import CAUTION, LinearOdds, Moments, read_calibrated, ridge
+from tacit.methods.class_sums.coordinator import CAUTION, LinearOdds, Moments, ReleasedSums, read_calibrated, ridge
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import counted, plan_sums
 from tacit.methods.task import Task
@@ -74,7 +74,7 @@ class Known:
             )  # fmt: skip
             ask = plan_sums(task, ClassSums(representation="identity"), Trust.CENTRAL).question
         assert run.recipe["components"] == ask.components
-        return Released(self, sum_block(ask, run.arrays["sums"], self.public, counted(task)), run)
+        return Released(self, sum_block(ask, ReleasedSums(run.arrays["sums"]), self.public, counted(task)), run)
 
     def judged(self, chances: Chances) -> dict[str, float]:
         """How often the likeliest class is the true one."""

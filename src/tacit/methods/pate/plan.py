@@ -122,7 +122,8 @@ def told_cost(mechanism: EstimatedGNMax, released: Sequence[int]) -> dict[str, f
     order, delta = mechanism.order, float(mechanism.delta)
     converted = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     charged = float(total([mechanism.spend.spends[0]], mechanism.delta, Rule.PLANNED).epsilon)
-    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(*released, FAILURE))
+    index, value = released
+    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(index, value, FAILURE))
     return {
         "charged epsilon of the labels": charged,
         "estimated epsilon of the labels": estimated,
