@@ -119,7 +119,7 @@ def main() -> None:
     notes = [
         f"Each node pays ε at δ = {DELTA:g}; a record is protected, under replace-one adjacency, and nobody is trusted "
         "with a node's records: every node adds noise of its own. Public samples hold no private ones (assumed).",
-        "ag-news: TF-IDF of the public texts, unless MiniLM is installed where the bench runs; the versions are below.",
+        "ag-news: TF-IDF of the public texts; where MiniLM is installed its vectors are beside it.",
         "Nodes with seeds: simulations. Mean ± sample standard deviation.",
     ]
     caption = (
