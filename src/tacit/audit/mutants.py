@@ -152,8 +152,8 @@ def _local_sensitivity(epsilon: Fraction, delta: Fraction) -> Target:
         noise = max(1, local(row[0] - row[1])) / (epsilon * 2 / 5)
         return mechanism.cost(np.array([row] * mechanism.queries)) + laplace_integers(noise, count, randomness)[:, None]
 
-    # The shortest lead around which all cost the same, and a lead of two votes less.
-    flat = next(lead for lead in every_number(2) if not local(lead))
+    # The shortest long lead around which all cost the same, and a lead of two votes less.
+    flat = next(lead for lead in every_number(claim.inputs[0][0]) if not local(lead))
     return replace(claim, inputs=((flat - 1, 1), (flat, 0)), draw=draw, cost=1)
 
 

@@ -251,7 +251,7 @@ def test_a_private_test_lets_agreeing_teachers_answer_with_less_noise():
 
 def test_a_test_of_the_votes_is_refused_where_it_makes_no_sense():
     for options, words in (
-        ({"contested": 0.2, "threshold": 0.6}, "contested goes with one round"),
+        ({"contested": 0.2, "threshold": 0.6}, "contested goes without threshold"),
         ({"contested": 0.2, "rounds": 2}, "contested goes with one round"),
         ({"contested": 0.2, "diagnostic": True}, "contested goes with one round"),
         ({"contested": 0.2, "mechanism": "laplace"}, "contested goes with gnmax"),
@@ -286,6 +286,18 @@ def test_an_estimate_of_the_cost_is_paid_with_the_answers_and_released_beside_th
     assert "votes cost" not in str(agreeing().guarantee)
 
 
+def test_answers_after_a_screen_are_estimated_too_and_all_of_it_is_within_the_budget():
+    run = agreeing(cost_estimate=0.25, threshold=0.6, answers=36)
+    screen, votes = sorted(run.receipts, key=lambda each: each.request, reverse=True)
+    answers, estimate = votes.spend.spends
+    assert screen.spend.sigma == answers.sigma * Fraction(15, 4)
+    assert (answers.squared_shift, estimate.epsilon) == (72, 2)
+    assert run.guarantee.epsilon <= 8
+    assert len(run.arrays["answered"]) == 36
+    charged, estimated, most = (value for name, value in run.metrics.items() if "epsilon" in name)
+    assert estimated <= most <= charged < 6
+
+
 def test_an_estimate_says_less_than_was_charged_where_many_teachers_agree():
     samples = np.repeat([[0.0, 0.0], [6.0, 0.0]], 800, axis=0)
     own = samples + np.random.default_rng(2).normal(0, 0.3, samples.shape), np.repeat([0, 1], 800)
@@ -300,11 +312,10 @@ def test_an_estimate_says_less_than_was_charged_where_many_teachers_agree():
 
 def test_an_estimate_of_the_cost_is_refused_where_it_makes_no_sense():
     for options, words in (
-        ({"threshold": 0.6}, "cost_estimate goes with one round"),
         ({"rounds": 2}, "cost_estimate goes with one round"),
         ({"diagnostic": True}, "cost_estimate goes with one round"),
         ({"mechanism": "laplace"}, "cost_estimate goes with gnmax"),
-        ({"contested": 0.2}, "leave out one"),
+        ({"contested": 0.2}, "contested goes without threshold and cost_estimate"),
         ({"cost_estimate": 1.0}, "above 0 and below 1"),
         ({"cost_estimate": 0.0}, "must be above 0"),
         ({"epsilon": 0.01}, "epsilon must be in"),

@@ -22,6 +22,7 @@ from tacit.methods.pate.options import PATE
 from tacit.methods.pate.plan import (
     confident_votes,
     estimated_votes,
+    plain_sigma,
     teachers_of,
     tested_votes,
     told_cost,
@@ -68,12 +69,12 @@ def prepare(task: Task, options: PATE) -> Job:
         # Queries are chosen among all public samples; their number is as given.
         asked = task.public
     if options.threshold is not None:
-        screen, votes = confident_votes(task, options, len(asked))
-        mechanism, answers = votes, votes.queries
+        screen, mechanism = confident_votes(task, options, len(asked))
+        answers = mechanism.queries
     elif options.contested is not None:
         mechanism = tested_votes(task, options, len(asked))
     elif options.cost_estimate is not None:
-        mechanism = estimated_votes(task, options.cost_estimate, len(asked))
+        mechanism = estimated_votes(task, options.cost_estimate, len(asked), partial(plain_sigma, queries=len(asked)))
     else:
         mechanism = vote_noise(task, options, trust, answers * options.rounds, answers)
     if options.diagnostic:

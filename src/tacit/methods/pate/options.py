@@ -82,7 +82,7 @@ class PATE:
                 continue
             if self.mechanism not in ("auto", "gnmax"):
                 raise InvalidInput(f"{name} goes with gnmax, whose winners are released, not {self.mechanism}")
-            if self.threshold is not None or self.rounds > 1 or self.diagnostic:
-                raise InvalidInput(f"{name} goes with one round and without threshold and diagnostic: leave them out")
-        if self.contested is not None and self.cost_estimate is not None:
-            raise InvalidInput("contested and cost_estimate do not go together: leave out one")
+            if self.rounds > 1 or self.diagnostic:
+                raise InvalidInput(f"{name} goes with one round and without diagnostic: leave them out")
+        if self.contested is not None and (self.threshold is not None or self.cost_estimate is not None):
+            raise InvalidInput("contested goes without threshold and cost_estimate: leave them out")

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,16 @@ from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.pate.options import PATE
 from tacit.methods.task import Task
 
-__all__ = ["confident_votes", "estimated_votes", "forecast", "teachers_of", "tested_votes", "told_cost", "vote_noise"]
+__all__ = [
+    "confident_votes",
+    "estimated_votes",
+    "forecast",
+    "plain_sigma",
+    "teachers_of",
+    "tested_votes",
+    "told_cost",
+    "vote_noise",
+]
 
 _FEW = (50, 100, 200, 400)
 RECORDS_PER_TEACHER = 20
@@ -34,7 +44,7 @@ SCREEN = Fraction(15, 4)
 # The part of ε that the test of contested votes costs: less, and its margin takes more teachers than there are.
 TEST = Fraction(1, 4)
 # The probability that an estimated cost is above the bound that is stated beside it.
-FAILURE = 0.01
+DOUBT = 0.01
 
 
 def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
@@ -67,15 +77,21 @@ def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int)
     return DiscreteLaplaceNoise.for_epsilon(part, now) if name == "laplace" else PermuteAndFlip.for_epsilon(part, now)
 
 
-def confident_votes(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen, GNMax]:
-    """Confident-GNMax: the screen and the answers, which together stay within (ε, δ)."""
+def confident_votes(
+    task: Task, options: PATE, queries: int
+) -> tuple[ConfidentScreen, GNMax] | tuple[ConfidentScreen, EstimatedGNMax]:
+    """Confident-GNMax: the screen and the answers, which with an estimate of the latter stay within (ε, δ)."""
     if task.nodes is not None:
         raise InvalidInput("over nodes, where each node is one teacher, there is no screen: leave out threshold")
     if task.delta == 0:
         raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
     answers = max(1, queries // 2) if options.answers is None else min(options.answers, queries)
-    sigma = screened_sigma(task.budget, task.delta, answers, queries, SCREEN)
     threshold = math.ceil(float(options.threshold or 1) * teachers_of(task, options))
+    if options.cost_estimate is not None:
+        solved = partial(screened_sigma, answers=answers, screened=queries, ratio=SCREEN)
+        votes = estimated_votes(task, options.cost_estimate, answers, solved)
+        return ConfidentScreen(SCREEN * votes.sigma, threshold, queries), votes
+    sigma = screened_sigma(task.budget, task.delta, answers, queries, SCREEN)
     return ConfidentScreen(SCREEN * sigma, threshold, queries), GNMax(sigma, answers)
 
 
@@ -98,8 +114,22 @@ def tested_votes(task: Task, options: PATE, queries: int) -> TestedGNMax:
     return made
 
 
-def estimated_votes(task: Task, part: float, queries: int) -> EstimatedGNMax:
-    """GNMax with an estimate of what it cost on its votes, which takes this part of ε and half of δ."""
+def plain_sigma(epsilon: Fraction, delta: Fraction, queries: int) -> Fraction:
+    """The noise of votes on that many queries and nothing else.
+
+    >>> round(float(plain_sigma(Fraction(2), Fraction(1, 10**5), 300)), 1)
+    48.8
+    """
+    return DiscreteGaussianNoise.for_budget(epsilon, delta, 2 * queries, True, 1, Rule.PLANNED).sigma
+
+
+def estimated_votes(
+    task: Task, part: float, queries: int, solved: Callable[[Fraction, Fraction], Fraction]
+) -> EstimatedGNMax:
+    """GNMax with an estimate of what it cost on its votes, which takes this part of ε and half of δ.
+
+    ``solved`` gives the noise within what is left.
+    """
     if task.nodes is not None:
         raise InvalidInput("over nodes, where each is one teacher, no cost is estimated: leave out cost_estimate")
     if task.delta == 0:
@@ -107,7 +137,7 @@ def estimated_votes(task: Task, part: float, queries: int) -> EstimatedGNMax:
     if not 0 < part < 1:
         raise InvalidInput(f"cost_estimate is a part of epsilon, above 0 and below 1; got {part:g}")
     own, delta = exact(part) * task.budget, task.delta / 2
-    sigma = DiscreteGaussianNoise.for_budget(task.budget - own, delta, 2 * queries, True, 1, Rule.PLANNED).sigma
+    sigma = solved(task.budget - own, delta)
     return EstimatedGNMax(sigma, queries, estimate_order(sigma, queries, delta), own, delta)
 
 
@@ -123,11 +153,11 @@ def told_cost(mechanism: EstimatedGNMax, released: Sequence[int]) -> dict[str, f
     converted = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     charged = float(total([mechanism.spend.spends[0]], mechanism.delta, Rule.PLANNED).epsilon)
     index, value = released
-    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(index, value, FAILURE))
+    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(index, value, DOUBT))
     return {
         "charged epsilon of the labels": charged,
         "estimated epsilon of the labels": estimated,
-        f"estimated epsilon of the labels {100 * (1 - FAILURE):g} percent bound": most,
+        f"estimated epsilon of the labels {100 * (1 - DOUBT):g} percent bound": most,
     }
 
 
