@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import warnings
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -31,19 +32,21 @@ from experiments.seeded import INTERVAL, MEASURES, MUCH, Seeded, line, noise_in_
 from experiments.table import Result, Row, write_result
 from tacit.core import TacitWarning
 from tacit.datasets.color_images import cifar10
-from tacit.methods.auto.coordinator import fit_public_mixture
+from tacit.methods.auto.coordinator import PublicMixture, fit_public_mixture
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import Directions, PrincipalComponents
 
 HERE = Path(__file__).parent
 RESULTS, KEPT = HERE.parent / "docs" / "results", HERE.parent / ".tacit-bench"
 EPSILONS, LOCAL = (1.0, 0.29, 0.1, 0.01), (1.0, 0.4, 0.2)
-COMPONENTS, NAMED = 128, 0.1
+COMPONENTS, EVENINGS, MIXTURES = 128, 30, 3
 CODE = ("experiments.public_odds", "experiments.leaderboard_public", "tacit.representations.torch_efficientnet")
 VOTED = (*CODE, "tacit.methods.rknn.method")
 KNOWLEDGE = (
     "Public knowledge: the public images without labels; EfficientNet-lite0, trained on ImageNet's labeled photos, at "
-    "192 pixels, frozen; and which of ImageNet's class names belong to which of the ten (no deer: antelopes)."
+    "192 pixels, frozen; and which of ImageNet's class names belong to which of the ten (no deer: antelopes). The "
+    "mixture knows also that the ten classes are equally frequent; that, and its three steps, were chosen by labels of "
+    "public images."
 )
 SPLITS = {
     "complete": "Private: 29,000 and public: 21,000 of the training files; test: the published test file, 10,000.",
@@ -59,13 +62,8 @@ def read(folder: Path, cache: Path, which: str) -> Known:
     network, kept = ImageNetFeatures.fit(public[0]), KeptRows(cache / "encodings")
     seen = [kept.rows(network.digest, images, network.encode) for images, _ in (private, public, test)]
     encoder = Chained.fit(seen[1], lambda rows: PrincipalComponents.fit(rows, COMPONENTS), Directions.fit)
-    told = [named(each) for each in seen]
-    middle, spread = np.log(told[1]).mean(axis=0), np.log(told[1]).std(axis=0)
-    rows = [
-        np.hstack([encoder.encode(each), NAMED * (np.log(said) - middle) / spread]).astype(np.float32)
-        for each, said in zip(seen, told, strict=True)
-    ]
-    return Known(rows[0], private[1], rows[1], public[1], rows[2], test[1], told[1], told[2])
+    rows = [encoder.encode(each) for each in seen]
+    return Known(rows[0], private[1], rows[1], public[1], rows[2], test[1], named(seen[1]), named(seen[2]))
 
 
 def _parts(folder: Path, which: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
@@ -92,8 +90,46 @@ def named(seen: NDArray[np.float32]) -> NDArray[np.float64]:
     return said
 
 
+def evened(chances: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """The chances times a factor per class, with which all classes are equally frequent; and the factors."""
+    factors = np.ones(chances.shape[1])
+    for _ in range(EVENINGS):
+        even = chances * factors
+        even /= even.sum(axis=1, keepdims=True)
+        factors /= even.mean(axis=0) * len(factors)
+    even = chances * factors
+    return even / even.sum(axis=1, keepdims=True), factors
+
+
+@dataclass(frozen=True)
+class Grouped:
+    """A mixture of the public samples, one normal law per class, begun at the names and kept to even classes."""
+
+    mixture: PublicMixture
+    factors: NDArray[np.float64]
+    public: NDArray[np.float64]
+
+    @classmethod
+    def of(cls, known: Known) -> Grouped:
+        """Fit it to public samples."""
+        chances = evened(known.chances)[0]
+        for _ in range(MIXTURES):
+            mixture = fit_public_mixture(known.public, chances)
+            assert mixture is not None
+            chances, factors = evened(mixture.probabilities)
+        return cls(mixture, factors, chances)
+
+    def chances(self, samples: NDArray[Any]) -> NDArray[np.float64]:
+        """The chances of each class."""
+        points = np.asarray(self.mixture.components.transform(samples))
+        found: NDArray[np.float64] = self.mixture.odds.probabilities(points) * self.factors
+        return found / found.sum(axis=1, keepdims=True)
+
+
 def summed(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """One release of class sums, read in four ways."""
+    """One release of class sums, read in four ways; what is known is the mixture of the public samples."""
+    grouped = Grouped.of(known)
+    known = replace(known, chances=grouped.public, test_chances=grouped.chances(known.test))
     released = known.sums(epsilon, seed)
     ways = {"alone": released.alone(), "around": released.around()}
     mixed = {f"{name}, mixed": known.mixed(each) for name, each in ways.items()}
@@ -103,20 +139,15 @@ def summed(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
 
 
 def voted(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """One randomized answer per record: its group and label; groups are those of the mixture that names began.
+    """One randomized answer per record: its group and label; groups are those of the mixture.
 
     The answers give the chance of each class for a group, by the posterior over all assignments; names give another,
     the mean chance of the group's public samples. Their product is what both say.
     """
     from sklearn.dummy import DummyClassifier
 
-    mixture = fit_public_mixture(known.public, known.chances)
-    assert mixture is not None
-
-    def shares(samples: NDArray[Any]) -> NDArray[np.float64]:
-        return np.asarray(mixture.odds.probabilities(np.asarray(mixture.components.transform(samples))))
-
-    private, public, test = (shares(each) for each in (known.private, known.public, known.test))
+    grouped = Grouped.of(known)
+    private, public, test = (grouped.chances(each) for each in (known.private, known.public, known.test))
     corners = np.eye(known.classes, dtype=np.float32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", TacitWarning)
@@ -143,9 +174,9 @@ def central_lines(known: Known, seeded: Seeded, about: Mapping[str, Any]) -> Ite
     for epsilon in (*EPSILONS, MUCH):
         sums = seeded.runs("sums", epsilon, partial(summed, known), CODE, about)
         shown = noise_in_words(epsilon)
-        yield line(shown, "class sums around the names, mixture of public samples", sums, "around, mixed")
-        yield line(shown, "class sums around the names", sums, "around")
-        yield line(shown, "class sums, mixture of public samples", sums, "alone, mixed")
+        yield line(shown, "class sums around that mixture, and a mixture again", sums, "around, mixed")
+        yield line(shown, "class sums around that mixture", sums, "around")
+        yield line(shown, "class sums alone, then a mixture", sums, "alone, mixed")
         yield line(shown, "class sums alone", sums, "alone")
 
 
@@ -160,9 +191,11 @@ def local_lines(known: Known, seeded: Seeded, about: Mapping[str, Any]) -> Itera
 
 def nothing(known: Known) -> Iterator[Row]:
     """The lines without any record."""
-    begun = (known.chances, known.test_chances)
-    yield line("0", "the network's own classes, by name", [known.judged(begun)])
-    yield line("0", "the same, then a mixture of public samples", [known.judged(known.mixed(begun))])
+    grouped = Grouped.of(known)
+    yield line("0", "the network's own classes, by name", [known.judged((known.chances, known.test_chances))])
+    yield line(
+        "0", "the same in a mixture of even classes", [known.judged((grouped.public, grouped.chances(known.test)))]
+    )
 
 
 FIGURES = {"central": central_lines, "local": local_lines}

@@ -101,7 +101,7 @@ def test_every_line_has_its_runs_and_the_lines_without_records_come_first(seeded
 def test_the_reader_alone_the_sums_and_no_privacy_are_lines_of_one_table(seeded, monkeypatch):
     monkeypatch.setattr(house_numbers, "EPSILONS", (1.0,))
     share = {"labels": 0.5, "test": 0.6}
-    monkeypatch.setattr(house_numbers, "summed", lambda *_: {"alone": share, "around": share})
+    monkeypatch.setattr(house_numbers, "summed", lambda *_: {"alone": share, "both": share})
     monkeypatch.setattr(house_numbers, "voted", lambda *_: share)
     monkeypatch.setattr(house_numbers, "taught", lambda *_: {"test": 0.7})
     rows = list(house_numbers.reader_lines(known(), seeded))
@@ -114,7 +114,7 @@ def test_a_photograph_is_asked_for_at_every_bound(seeded, monkeypatch, tmp_path)
 
     def summed(_, epsilon, seed, unit=None):
         asked.append(None if unit is None else unit.records)
-        return {"alone": {"labels": 0.5, "test": 0.6}, "around": {"labels": 0.5, "test": 0.6}}
+        return {"alone": {"labels": 0.5, "test": 0.6}, "both": {"labels": 0.5, "test": 0.6}}
 
     monkeypatch.setattr(house_numbers, "summed", summed)
     given = known(persons=np.arange(4000) // 2)
