@@ -34,7 +34,7 @@ Chances = tuple[Reals, Reals]
 MOST_ROWS, STEPS, LEAST, FLATTEST = 20_000, 100, 1e-6, 1e-8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Known:
     """Encoded samples with their labels, and the public chances of each class; ``persons`` own the private ones.
 
