@@ -11,61 +11,57 @@ by its settings and a digest of the code. Writes docs/results/cifar10-names-*.js
 from __future__ import annotations
 
 import argparse
-import warnings
 from collections.abc import Iterator, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 from numpy.typing import NDArray
 
-import tacit
 from experiments.charts import draw_rows
 from experiments.development import read_set
 from experiments.kept_encodings import KeptRows
-from experiments.leaderboard_public import IMAGENET
 from experiments.measured import Memory
+from experiments.named_groups import grouped_by, named, summed, voted
 from experiments.public_odds import DELTA, Known
 from experiments.seeded import INTERVAL, MEASURES, MUCH, Seeded, line, noise_in_words
 from experiments.table import Result, Row, write_result
-from tacit.core import TacitWarning
 from tacit.datasets.color_images import cifar10
-from tacit.methods.auto.coordinator import fit_public_mixture
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import Directions, PrincipalComponents
 
 HERE = Path(__file__).parent
 RESULTS, KEPT = HERE.parent / "docs" / "results", HERE.parent / ".tacit-bench"
 EPSILONS, LOCAL = (1.0, 0.29, 0.1, 0.01), (1.0, 0.4, 0.2)
-COMPONENTS, NAMED = 128, 0.1
-CODE = ("experiments.public_odds", "experiments.leaderboard_public", "tacit.representations.torch_efficientnet")
-VOTED = (*CODE, "tacit.methods.rknn.method")
+COMPONENTS = 128
+CODE = ("experiments.named_groups", "tacit.representations.torch_efficientnet", "tacit.methods.rknn.method")
 KNOWLEDGE = (
     "Public knowledge: the public images without labels; EfficientNet-lite0, trained on ImageNet's labeled photos, at "
-    "192 pixels, frozen; and which of ImageNet's class names belong to which of the ten (no deer: antelopes)."
+    "192 pixels, frozen; and which of ImageNet's class names belong to which of the ten (no deer: antelopes). The "
+    "mixture knows also that the ten classes are equally frequent; that, and its three steps, were chosen by labels of "
+    "public images."
 )
 SPLITS = {
-    "complete": "Private: 29,000 and public: 21,000 of the training files; test: the published test file, 10,000.",
-    "paper": "The paper's split: private 29,000, public 30,000, test 1,000 (splits/cifar10.txt).",
+    "complete": "Public: 21,000 of the training files; private: of the 29,000 others, and test: of the published test "
+    "file, as many as are named above, from the first on.",
+    "paper": "The paper's split: public 30,000, private 29,000, test 1,000 (splits/cifar10.txt), or as many as above.",
 }
 
 
-def read(folder: Path, cache: Path, which: str) -> Known:
-    """The images as the network sees them, with the chances of the ten classes by its names."""
+def read(folder: Path, cache: Path, which: str, records: int | None = None, tests: int | None = None) -> Known:
+    """The images as the network sees them, with the chances of the ten classes by its names.
+
+    Of the private and the test images all, or the first ones.
+    """
     from tacit.representations.torch_efficientnet import ImageNetFeatures
 
     private, public, test = _parts(folder, which)
+    private, test = ((images[:most], truth[:most]) for (images, truth), most in ((private, records), (test, tests)))
     network, kept = ImageNetFeatures.fit(public[0]), KeptRows(cache / "encodings")
     seen = [kept.rows(network.digest, images, network.encode) for images, _ in (private, public, test)]
     encoder = Chained.fit(seen[1], lambda rows: PrincipalComponents.fit(rows, COMPONENTS), Directions.fit)
-    told = [named(each) for each in seen]
-    middle, spread = np.log(told[1]).mean(axis=0), np.log(told[1]).std(axis=0)
-    rows = [
-        np.hstack([encoder.encode(each), NAMED * (np.log(said) - middle) / spread]).astype(np.float32)
-        for each, said in zip(seen, told, strict=True)
-    ]
-    return Known(rows[0], private[1], rows[1], public[1], rows[2], test[1], told[1], told[2])
+    rows = [encoder.encode(each) for each in seen]
+    return Known(rows[0], private[1], rows[1], public[1], rows[2], test[1], named(seen[1]), named(seen[2]))
 
 
 def _parts(folder: Path, which: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
@@ -79,73 +75,15 @@ def _parts(folder: Path, which: str) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     return [found.private, (found.public, found.public_labels), found.test]
 
 
-def named(seen: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The chances of the ten classes by the network's own last layer, from its features."""
-    import torch
-
-    from tacit.representations.torch_efficientnet import _whole
-
-    with torch.inference_mode():
-        chances = torch.softmax(_whole()._fc(torch.from_numpy(seen)), dim=1).double().numpy()
-    means = np.column_stack([chances[:, list(group)].mean(axis=1) for group in IMAGENET["cifar10"]]) + 1e-9
-    said: NDArray[np.float64] = means / means.sum(axis=1, keepdims=True)
-    return said
-
-
-def summed(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """One release of class sums, read in four ways."""
-    released = known.sums(epsilon, seed)
-    ways = {"alone": released.alone(), "around": released.around()}
-    mixed = {f"{name}, mixed": known.mixed(each) for name, each in ways.items()}
-    return {name: known.judged(each) for name, each in (ways | mixed).items()} | {
-        "components": released.run.recipe["components"]
-    }
-
-
-def voted(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """One randomized answer per record: its group and label; groups are those of the mixture that names began.
-
-    The answers give the chance of each class for a group, by the posterior over all assignments; names give another,
-    the mean chance of the group's public samples. Their product is what both say.
-    """
-    from sklearn.dummy import DummyClassifier
-
-    mixture = fit_public_mixture(known.public, known.chances)
-    assert mixture is not None
-
-    def shares(samples: NDArray[Any]) -> NDArray[np.float64]:
-        return np.asarray(mixture.odds.probabilities(np.asarray(mixture.components.transform(samples))))
-
-    private, public, test = (shares(each) for each in (known.private, known.public, known.test))
-    corners = np.eye(known.classes, dtype=np.float32)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TacitWarning)
-        run = tacit.distill(
-            (corners[private.argmax(axis=1)], known.labels), corners[public.argmax(axis=1)], epsilon, trust="local",
-            classes=range(known.classes), method="rknn", representation="identity", queries=known.classes,
-            one_query_per_class=True, labels="soft", student=DummyClassifier(), seed=seed,
-        )  # fmt: skip
-    groups = [np.flatnonzero(public.argmax(axis=1) == group) for group in range(known.classes)]
-    answered = np.stack([run.probabilities[each[0]] for each in groups])
-    names = np.stack([known.chances[each].mean(axis=0) for each in groups])
-    both = answered * names
-    both /= both.sum(axis=1, keepdims=True)
-    return {
-        "answers": known.judged((public @ answered, test @ answered)),
-        "both": known.judged((public @ both, test @ both)),
-        "mechanism": run.recipe["mechanism"],
-    }
-
-
 def central_lines(known: Known, seeded: Seeded, about: Mapping[str, Any]) -> Iterator[Row]:
     """What the names say, and what records add."""
     yield from nothing(known)
     for epsilon in (*EPSILONS, MUCH):
         sums = seeded.runs("sums", epsilon, partial(summed, known), CODE, about)
         shown = noise_in_words(epsilon)
-        yield line(shown, "class sums around the names, mixture of public samples", sums, "around, mixed")
-        yield line(shown, "class sums around the names", sums, "around")
-        yield line(shown, "class sums, mixture of public samples", sums, "alone, mixed")
+        yield line(shown, "the mixture, corrected by class sums", sums, "around")
+        yield line(shown, "the mixture times class sums, then a mixture", sums, "both, mixed")
+        yield line(shown, "class sums alone, then a mixture", sums, "alone, mixed")
         yield line(shown, "class sums alone", sums, "alone")
 
 
@@ -153,16 +91,18 @@ def local_lines(known: Known, seeded: Seeded, about: Mapping[str, Any]) -> Itera
     """One record per holder, which nobody is trusted with."""
     yield from nothing(known)
     for epsilon in LOCAL:
-        answers = seeded.runs("answers", epsilon, partial(voted, known), VOTED, about)
+        answers = seeded.runs("answers", epsilon, partial(voted, known), CODE, about)
         yield line(f"local {epsilon:g}", "groups named by the answers and the names", answers, "both")
         yield line(f"local {epsilon:g}", "groups named by the answers alone", answers, "answers")
 
 
 def nothing(known: Known) -> Iterator[Row]:
     """The lines without any record."""
-    begun = (known.chances, known.test_chances)
-    yield line("0", "the network's own classes, by name", [known.judged(begun)])
-    yield line("0", "the same, then a mixture of public samples", [known.judged(known.mixed(begun))])
+    grouped = grouped_by(known)
+    yield line("0", "the network's own classes, by name", [known.judged((known.chances, known.test_chances))])
+    yield line(
+        "0", "the same in a mixture of even classes", [known.judged((grouped.public, grouped.chances(known.test)))]
+    )
 
 
 FIGURES = {"central": central_lines, "local": local_lines}
@@ -179,15 +119,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--figure", default="central,local")
     parser.add_argument("--split", default="complete", choices=list(SPLITS))
+    parser.add_argument("--records", type=int, help="the first private images only; all if left out")
+    parser.add_argument("--tests", type=int, help="the first test images only; all if left out")
     parser.add_argument("--cache", type=Path, default=KEPT, help="where encodings and measurements are kept")
     parser.add_argument("--kept", action="store_true", help="write what was measured so far, and measure nothing")
     given = parser.parse_args()
-    known = read(given.folder, given.cache, given.split)
+    known = read(given.folder, given.cache, given.split, given.records, given.tests)
+    sizes = {"records": len(known.labels), "tests": len(known.truth)}
     seeded = Seeded(Memory(given.cache / "network-names"), given.runs, partial(print, flush=True), given.kept)
     for figure in given.figure.split(","):
-        rows = list(FIGURES[figure](known, seeded, {"split": given.split}))
+        rows = list(FIGURES[figure](known, seeded, {"split": given.split, **sizes}))
         name = f"cifar10-names-{figure}" + ("" if given.split == "complete" else f"-{given.split}")
-        caption = f"CIFAR-10, a frozen network and its names: {CAPTIONS[figure]}; % right."
+        caption = (
+            f"CIFAR-10, a frozen network and its names, {len(known.labels):,} records, {len(known.truth):,} test "
+            f"images: {CAPTIONS[figure]}; % right."
+        )
         notes = [SPLITS[given.split], KNOWLEDGE, INTERVAL, "ε = 0 uses no record. Nothing was chosen on records."]
         result = Result(name, caption, rows, MEASURES, notes).measured()
         files = write_result(result, RESULTS)

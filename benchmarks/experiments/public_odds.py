@@ -25,7 +25,7 @@ from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import counted, plan_sums
 from tacit.methods.task import Task
 
-__all__ = ["DELTA", "Chances", "Known", "Released", "corrected", "correction", "right"]
+__all__ = ["DELTA", "Chances", "Known", "Released", "corrected", "correction", "geometric", "right"]
 
 DELTA = 1e-5
 # Of public and test samples: the chances of each class.
@@ -34,7 +34,7 @@ Chances = tuple[Reals, Reals]
 MOST_ROWS, STEPS, LEAST, FLATTEST = 20_000, 100, 1e-6, 1e-8
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Known:
     """Encoded samples with their labels, and the public chances of each class; ``persons`` own the private ones.
 
@@ -104,6 +104,11 @@ class Released:
         odds = read_calibrated(self.block.moments, self.block.public)
         return odds.probabilities(self.block.public), odds.probabilities(self._test())
 
+    def both(self) -> Chances:
+        """The geometric mean of the known chances and those that follow from the sums."""
+        first, second = self.alone()
+        return geometric(self.known.chances, first), geometric(self.known.test_chances, second)
+
     def around(self) -> Chances:
         """The known chances, corrected by the sums."""
         factors = correction(self.block.moments, self.block.public, self.known.chances)
@@ -114,6 +119,17 @@ class Released:
 
     def _test(self) -> Reals:
         return np.asarray(self.block.features.points(self.known.test), dtype=np.float64)
+
+
+def geometric(first: Reals, second: Reals) -> Reals:
+    """The geometric mean of two sets of chances: two opinions that are partly the same.
+
+    >>> geometric(np.array([[0.9, 0.1]]), np.array([[0.1, 0.9]])).tolist()
+    [[0.5, 0.5]]
+    """
+    odds = np.sqrt(np.maximum(first, LEAST) * np.maximum(second, LEAST))
+    found: Reals = odds / odds.sum(axis=1, keepdims=True)
+    return found
 
 
 def correction(found: Moments, points: Reals, known: Reals) -> LinearOdds:

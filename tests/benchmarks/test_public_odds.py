@@ -6,6 +6,7 @@ import pytest
 import house_numbers
 import network_names
 import tacit
+from experiments import named_groups
 from experiments.measured import Memory
 from experiments.public_odds import Known, corrected, correction, right
 from experiments.seeded import Seeded
@@ -79,19 +80,19 @@ def seeded(tmp_path):
 
 def test_names_settle_what_few_noisy_answers_leave_open():
     given = known()
-    found = network_names.voted(given, 0.05, 0)
+    found = named_groups.voted(given, 0.05, 0)
     assert found["both"]["test"] > 0.8
     assert found["both"]["test"] >= found["answers"]["test"]
 
 
 def test_answers_alone_name_the_groups_when_noise_is_small():
-    found = network_names.voted(known(), 8.0, 0)
+    found = named_groups.voted(known(), 8.0, 0)
     assert found["answers"]["test"] > 0.8
 
 
 def test_every_line_has_its_runs_and_the_lines_without_records_come_first(seeded, monkeypatch):
     monkeypatch.setattr(network_names, "EPSILONS", (1.0,))
-    ways = ("alone", "around", "alone, mixed", "around, mixed")
+    ways = ("alone", "around", "alone, mixed", "both, mixed")
     monkeypatch.setattr(network_names, "summed", lambda *_: {way: {"labels": 0.5, "test": 0.6} for way in ways})
     rows = list(network_names.central_lines(known(), seeded, {}))
     assert [row.names["ε"] for row in rows] == ["0", "0", *4 * ["1"], *4 * ["no noise"]]
@@ -101,7 +102,7 @@ def test_every_line_has_its_runs_and_the_lines_without_records_come_first(seeded
 def test_the_reader_alone_the_sums_and_no_privacy_are_lines_of_one_table(seeded, monkeypatch):
     monkeypatch.setattr(house_numbers, "EPSILONS", (1.0,))
     share = {"labels": 0.5, "test": 0.6}
-    monkeypatch.setattr(house_numbers, "summed", lambda *_: {"alone": share, "around": share})
+    monkeypatch.setattr(house_numbers, "summed", lambda *_: {"alone": share, "both": share})
     monkeypatch.setattr(house_numbers, "voted", lambda *_: share)
     monkeypatch.setattr(house_numbers, "taught", lambda *_: {"test": 0.7})
     rows = list(house_numbers.reader_lines(known(), seeded))
@@ -114,7 +115,7 @@ def test_a_photograph_is_asked_for_at_every_bound(seeded, monkeypatch, tmp_path)
 
     def summed(_, epsilon, seed, unit=None):
         asked.append(None if unit is None else unit.records)
-        return {"alone": {"labels": 0.5, "test": 0.6}, "around": {"labels": 0.5, "test": 0.6}}
+        return {"alone": {"labels": 0.5, "test": 0.6}, "both": {"labels": 0.5, "test": 0.6}}
 
     monkeypatch.setattr(house_numbers, "summed", summed)
     given = known(persons=np.arange(4000) // 2)
