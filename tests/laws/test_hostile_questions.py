@@ -4,6 +4,7 @@ The questions and protocols are those of ``tacit audit protocol``. On the tree i
 paid, a tenth of the pairs below differed, and a whole record could be read at epsilon = 0.
 """
 
+from dataclasses import replace
 from itertools import count
 
 import numpy as np
@@ -23,6 +24,7 @@ from tacit.methods.class_sums import holder as sums
 from tacit.methods.noisy_sgd import holder as sgd
 from tacit.methods.pate import holder as pate
 from tacit.methods.private_knn import holder as neighbors_of
+from tacit.methods.question import table_shape
 from tacit.methods.rknn import holder
 from tacit.methods.rknn.wire import VoteAsk
 from tacit.private.gate import Gate
@@ -79,6 +81,18 @@ def test_every_kind_of_question_is_answered_whatever_the_records_are(kind):
     ask_by = protocol.PROTOCOL_RUNS[QUESTION_KINDS[kind].protocol]
     pairs = list(protocol.neighbors(REPLACED, QUESTION_KINDS[kind].sets))
     assert {ask_by(ask, pair[1], REPLACED).kind for pair in pairs} == {"answered"}
+
+
+@pytest.mark.parametrize("kind", ["class sums masked, identity", "noisy sgd masked, identity"])
+def test_a_sum_whose_noise_is_accounted_for_fewer_cells_is_refused_unpaid(kind):
+    ask = question(kind, harmless())
+    seen = protocol.PROTOCOL_RUNS["masked"](ask, protocol.records(), REPLACED)
+    assert seen.kind == "answered"
+    assert all(number for _, number in seen.charged)
+    small = replace(ask, mechanism=replace(ask.mechanism, cells=table_shape(ask)[0]), request="r-small")
+    seen = protocol.PROTOCOL_RUNS["masked"](small, protocol.records(), REPLACED)
+    assert seen.kind == "refused: question"
+    assert not any(number for _, number in seen.charged)
 
 
 # What the law must catch

@@ -188,7 +188,7 @@ def _noises(steps: int, longest: Sensitivity) -> tuple[dict[str, Any], Distribut
         "gaussian": DiscreteGaussianNoise(40 * steps, squared, unit_steps=False),
         "laplace": DiscreteLaplaceNoise.for_epsilon(1, int(longest.l1)),
     }
-    cells = len(AUDIT_CLASSES) * (_WIDTH + 1)
+    cells = len(AUDIT_CLASSES) * (max(_WIDTH, *_WIDTHS.values()) + 1)
     return curated, DistributedGaussian(40 * steps, squared, cells, NODES, NODES, NODES, 50 * steps, colluding=0)
 
 

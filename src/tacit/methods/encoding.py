@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from tacit.core import Encodings, Floats, InvalidInput, Representation
 from tacit.core.codec import encode as as_bytes
 from tacit.core.files import new_file
+from tacit.representations.arrays import require_narrow
 
 __all__ = [
     "EncodedCache", "EncodingMemory", "encoded_apart", "encoded_block", "encoded_chunks", "encoder_digest", "has_name",
@@ -244,6 +245,9 @@ def require_encodable(representation: Representation, blank: NDArray[Any], width
     >>> from tacit.representations.scaled import Identity
     >>> require_encodable(Identity(3), np.zeros((1, 3)), 3)
     """
+    encoder = getattr(representation, "encoder", None)
+    # Raw rows have as many features as their encoder makes, which the operator's policy bounds.
+    require_narrow(width, blank if encoder is None else np.zeros((1, encoder.width)))
     encoded = _attempt(representation, blank)
     if encoded is None or encoded.shape != (1, width):
         raise InvalidInput(

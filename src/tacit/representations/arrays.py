@@ -26,6 +26,7 @@ from tacit.core.samples import ImageShape
 __all__ = [
     "FLOAT32",
     "LARGEST_PARAMETER",
+    "MOST_FEATURES",
     "REAL",
     "SMALLEST_SCALE",
     "blocks",
@@ -34,6 +35,7 @@ __all__ = [
     "read_finite_array",
     "read_range",
     "read_shape",
+    "require_narrow",
     "snapped",
 ]
 
@@ -41,6 +43,8 @@ __all__ = [
 EXACT_BITS = 53
 _BLOCK = 1024
 REAL, FLOAT32 = ("<f8",), ("<f4",)
+# What a representation may make of a record, unless the record itself has more: a few thousand are in memory at a time.
+MOST_FEATURES = 2**14
 # Values of an image: with more, one image would be larger than the largest question.
 LARGEST_IMAGE = 2**22
 # Differences of larger values may overflow in float32.
@@ -119,6 +123,22 @@ def read_range(fields: StrictReader) -> tuple[float, float]:
     if not bright - dark >= SMALLEST_SCALE:
         raise InvalidInput(f"the {fields.what}'s dark must be below its bright by at least {SMALLEST_SCALE:g}")
     return dark, bright
+
+
+def require_narrow(width: int, samples: NDArray[Any]) -> None:
+    """Refuse features that are more than the samples' own values and than ``MOST_FEATURES``.
+
+    Whoever asks chooses how many there are, and they are in memory for thousands of records at a time.
+
+    >>> require_narrow(10**6, np.zeros((1, 10**6)))
+    >>> require_narrow(10**6, np.zeros((1, 2)))
+    Traceback (most recent call last):
+        ...
+    tacit.core.errors.InvalidInput: a representation may make at most 16384 features of a record, got 1000000
+    """
+    own = math.prod(samples.shape[1:]) if samples.dtype.names is None else len(samples.dtype.names)
+    if width > max(MOST_FEATURES, own):
+        raise InvalidInput(f"a representation may make at most {MOST_FEATURES} features of a record, got {width}")
 
 
 def read_finite_array(

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from tacit.core import Floats, InvalidInput, Representation
 from tacit.core.codec import StrictReader
 from tacit.core.samples import content_digest, image_shape, row_digests
+from tacit.representations.arrays import require_narrow
 from tacit.representations.groups import ClusteringHead, MixtureShares
 from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGradients
 from tacit.representations.maps import spectral_map, umap_map
@@ -99,9 +100,12 @@ class Chained:
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
+        found: NDArray[Any] = samples
         for part in self.parts:
-            samples = part.encode(samples)
-        return samples
+            found = part.encode(found)
+            # Also in between: the last part may have few features of very many.
+            require_narrow(found.shape[1], samples)
+        return found
 
 
 def modes(public: int, queries: int) -> int:

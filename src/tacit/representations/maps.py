@@ -23,6 +23,9 @@ from tacit.representations.scaled import flat, narrowed, same_width
 
 __all__ = ["Interpolated", "neighbor_graph", "spectral_map", "umap_map"]
 
+# More neighbors of one sample than any map has; a question's are in memory for thousands of records at a time.
+_MOST_NEIGHBORS = 1000
+
 
 @dataclass(frozen=True)
 class Interpolated:
@@ -62,7 +65,7 @@ class Interpolated:
         places = read_finite_array(fields, "places", FLOAT32, (len(anchors), None))
         if len(anchors) < 2:
             raise InvalidInput(f"the {fields.what} needs at least two anchors")
-        return cls(anchors, places, fields.integer("neighbors", 1, len(anchors) - 1))
+        return cls(anchors, places, fields.integer("neighbors", 1, min(_MOST_NEIGHBORS, len(anchors) - 1)))
 
     def fitted_to(self, samples: NDArray[Any]) -> bool:
         """Whether its anchors are these samples, in any order."""

@@ -36,7 +36,8 @@ _LIMIT = 64.0
 _BITS = 16
 # The grid of patches and words where they are compared.
 _COARSE = 10
-_BLOCK_BYTES = 8 * 2**20
+# What is in memory at a time, if it is not one image; and the most that one image may take at a node.
+_BLOCK_BYTES, _MOST_BYTES = 8 * 2**20, 2**30
 
 
 @dataclass(frozen=True)
@@ -113,14 +114,16 @@ class PatchDictionary:
             # Off the grid the rounding of sums, and so a record's vote, would depend on other records.
             if not np.array_equal(snapped(array, _BITS, _LIMIT if name == "words" else math.inf), array):
                 raise InvalidInput(f"the {fields.what}'s {name} must be on the grid of 2^-{_BITS}")
-        return cls(shape, dark, bright, patch, stride, **found)
+        read = cls(shape, dark, bright, patch, stride, **found)
+        if read._image_bytes > _MOST_BYTES:
+            raise InvalidInput(f"the {fields.what} has too many words for images of this size")
+        return read
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""
         images = as_images(samples, self.shape)
-        down, across = ((side - self.patch) // self.stride + 1 for side in self.shape[:2])
-        # An image's activations and its patches in three forms are in memory at a time.
-        at_once = max(1, _BLOCK_BYTES // (16 * down * across * max(len(self.words), 3 * len(self.mean))))
+        down, across = self._windows
+        at_once = max(1, _BLOCK_BYTES // self._image_bytes)
         result = np.empty((len(images), 4 * len(self.words)), dtype=np.float32)
         for start in range(0, len(images), at_once):
             levels = _levels(images[start : start + at_once], self.dark, self.bright)
@@ -130,6 +133,17 @@ class PatchDictionary:
             quarters = active.reshape(-1, down, across, len(self.words))
             result[start : start + at_once] = _pooled(quarters)
         return result
+
+    @property
+    def _windows(self) -> tuple[int, int]:
+        """How many patches an image has from top to bottom, and across."""
+        down, across = ((side - self.patch) // self.stride + 1 for side in self.shape[:2])
+        return down, across
+
+    @property
+    def _image_bytes(self) -> int:
+        """The memory for one image: its activations, and its patches in three forms."""
+        return 16 * math.prod(self._windows) * max(len(self.words), 3 * len(self.mean))
 
     def _activations(self, white: NDArray[np.float64]) -> NDArray[np.float64]:
         """The activations of every patch, as integers in steps of 2^-BITS."""

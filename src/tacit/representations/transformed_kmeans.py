@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from tacit.core import Floats, InvalidInput
 from tacit.core.codec import StrictReader
 from tacit.core.samples import ImageShape, as_images, image_shape
-from tacit.representations.arrays import LARGEST_PARAMETER, blocks, parameters, read_range, read_shape
+from tacit.representations.arrays import LARGEST_PARAMETER, MOST_FEATURES, blocks, parameters, read_range, read_shape
 from tacit.representations.groups import axes, require_groups, shares
 
 __all__ = ["Changes", "TransformedShares"]
@@ -115,8 +115,8 @@ class TransformedShares:
         dark, bright = read_range(fields)
         forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, _LEVELS)
         softness = fields.number("softness", 1e-9, LARGEST_PARAMETER)
-        if not forms.size:
-            raise InvalidInput(f"the {fields.what}'s forms must not be empty")
+        if not forms.size or forms.shape[0] * forms.shape[1] > MOST_FEATURES:
+            raise InvalidInput(f"the {fields.what} must have from 1 to {MOST_FEATURES} forms")
         return cls(shape, dark, bright, forms, softness)
 
     @property

@@ -300,6 +300,8 @@ def _require_session(session: Session, request: Request, ask: Any, name: str, ma
         raise InvalidInput("the session's plan is not the one that the question names")
     if session.cells != prod(table_shape(ask)):
         raise InvalidInput("the session's table does not have the size of the question's")
+    if session.cells > getattr(session.plan, "cells", session.cells):
+        raise InvalidInput("the noise is accounted for fewer cells than the question's table has")
     if (session.run, session.round, session.request) != (request.run, request.round, ask.request):
         raise InvalidInput("the session is for another question")
     if name not in session.nodes or any(masking.peers.get(each) != key for each, key in session.nodes.items()):
