@@ -232,8 +232,7 @@ class AutoTeaching:
             features = [each.features for each in current(blocks)]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
-                # A network knows already what sums of a network's features say.
-                trained = self._last(chances, trained, averaged=blocks[-1].refines)
+                trained = self._last(chances, trained)
         arrays = {f"release_{number}": each.released for number, each in enumerate(blocks, start=1)
                   if each.released is not None}  # fmt: skip
         asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
@@ -242,17 +241,16 @@ class AutoTeaching:
         said = {"chosen": ", then ".join(said_once), "released": released}
         return Outcome(trained, labels, chances, arrays, recipe=said)
 
-    def _last(self, chances: NDArray[np.float64], other: Any = None, averaged: bool = False) -> Any:  # noqa: ANN401
-        """The mean of two networks, and of the other student where its errors differ; without a network that student.
+    def _last(self, chances: NDArray[np.float64], *others: Any) -> Any:  # noqa: ANN401
+        """The mean of two networks and of another student, whose errors differ; without networks that student.
 
         The second network learns the mean of what was released and of what the first one made of it.
         """
         first = self._taught(chances, last=True)
         if not hasattr(first, "save_tensors"):
-            return first if other is None else other
+            return others[0] if others else first
         second = self._taught((chances + self._seen(first)) / 2, last=True, seed=1)
-        networks = [StoredNetwork.of(each) for each in (first, second)]
-        return AveragedStudent([other, *networks] if averaged else networks)
+        return AveragedStudent([*others, StoredNetwork.of(first), StoredNetwork.of(second)])
 
     def _queries(self, task: Task) -> int:
         """As many queries as get votes above the noise, but at least PER_CLASS per class."""
