@@ -17,7 +17,7 @@ import subprocess
 import sys
 import tempfile
 import warnings
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -232,13 +232,21 @@ def peer(parts: DevelopmentSet, epsilon: float, seed: int) -> Mapping[str, Any]:
 
 
 def measured(
-    names: Iterable[str], folder: Path, runs: int, memory: Memory, peers: bool, only: str, kept: bool, core: bool
+    names: Iterable[str],
+    folder: Path,
+    runs: int,
+    memory: Memory,
+    peers: bool,
+    only: str,
+    kept: bool,
+    core: bool,
+    epsilons: Sequence[float] = EPSILONS,
 ) -> Iterable[tuple[str, str, float, list[Mapping[str, Any]]]]:
     """Every line of the table, as it is measured."""
     for name in names:
         parts = read_set(name, folder)
         count = min(runs, 3) if name in SLOW else runs
-        for epsilon in EPSILONS:
+        for epsilon in epsilons:
             lines: dict[str, Callable[[int], Mapping[str, Any]]] = {
                 f"default, δ = {DELTA:g}": partial(default, parts, epsilon, DELTA),
                 "default, δ = 0": partial(default, parts, epsilon, 0),
@@ -301,6 +309,7 @@ def main() -> None:
     parser.add_argument(
         "--only", default="", help="only lines whose name has these words, such as 'default, δ = 1e-05'"
     )
+    parser.add_argument("--epsilons", default=",".join(map(str, EPSILONS)), help="some of them, with commas between")
     parser.add_argument("--core", action="store_true", help="as if no extra were installed: lines of their own")
     parser.add_argument("--grid", action="store_true", help="all parts that the default chooses from, one run each")
     parser.add_argument("--kept", action="store_true", help="write what was measured so far, and measure nothing")
@@ -318,7 +327,15 @@ def main() -> None:
     if given.grid:
         return write_grid(names, given.folder, memory)
     for name, line, epsilon, runs in measured(
-        names, given.folder, given.runs, memory, given.peers, given.only, given.kept, given.core
+        names,
+        given.folder,
+        given.runs,
+        memory,
+        given.peers,
+        given.only,
+        given.kept,
+        given.core,
+        [float(each) for each in given.epsilons.split(",")],
     ):
         chosen = ", ".join(sorted({str(run["chosen"]) for run in runs if "chosen" in run}))
         rows.append(Row({"data": name, "ε": f"{epsilon:g}", "line": line, "chosen": chosen, "code": "this"}, runs))

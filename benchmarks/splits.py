@@ -21,6 +21,8 @@ SPLITS: Mapping[str, tuple[int, Mapping[str, int]]] = {
     "cifar10": (60_000, {"public": 30_000, "test": CIFAR10_TEST, "private": 30_000 - CIFAR10_TEST}),
     "mnist": (10_000, {"public": 5000, "test": 5000}),
     "svhn": (10_000, {"test": SVHN_TEST, "public": 10_000 - SVHN_TEST}),
+    # The whole published test file; the training file is private.
+    "svhn-complete": (26_032, {"test": 6032, "public": 20_000}),
 }
 
 

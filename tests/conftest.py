@@ -48,7 +48,7 @@ def brief_networks(monkeypatch):
     from tacit.methods.auto import teaching
 
     made = teaching._network
-    monkeypatch.setattr(teaching, "_network", lambda samples, last: made(samples, last).set_params(epochs=1))
+    monkeypatch.setattr(teaching, "_network", lambda *given: made(*given).set_params(epochs=1))
     return made
 
 

@@ -13,6 +13,7 @@ from tacit.encoders.table import TableEncoder
 from tacit.encoders.text import Components, TextEncoder
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
@@ -75,6 +76,7 @@ OTHERS = [
     DistributedGaussian("300.25", 40_000, 9, 5, 4, 3, 2**20),
     SubsampledScreen("0.15", 150, 3, 4),
     TestedGNMax("5/2", 4, 1, "1e-6", "1/4"),
+    EstimatedGNMax("5/2", 4, 8, 1, "1e-6"),
 ]
 
 rng = np.random.default_rng(0)

@@ -213,6 +213,8 @@ def leaderboard(
             written=out, features=features, memory=memory, epsilons=asked, runs=runs, tell=_tell, kept=kept,
         )  # fmt: skip
         board.measure()
+    if not board.shown():
+        raise InvalidInput(f"nothing of {data} was measured so far: leave out --kept")
     result = board.result()
     _name([*_written(result, None, out), draw_board(board, out / f"{result.name}.png")])
 

@@ -301,6 +301,7 @@ def test_wrong_use_is_named(tmp_path, monkeypatch, capsys):
         (("--data", "digits", "--methods", "noisy_sdg"), "did you mean 'noisy_sgd'?"),
         (("--data", "digits", "--epsilons", "0.1,much"), "epsilons must be comma-separated numbers"),
         (("--data", "digits", "--epsilons", "0"), "above 0"),
+        (("--data", "digits", "--kept"), "nothing of digits was measured so far"),
     ):
         assert bench(*arguments) == 2
         assert words in " ".join(capsys.readouterr().err.split())

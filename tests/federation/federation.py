@@ -19,13 +19,13 @@ CLASSES = tuple(map(str, range(10)))
 RULES = Rules(("rknn",), ("DiscreteLaplaceNoise", "SubsetSelection"), ("reverse k-NN labels",), participants=2)
 
 
-def nodes(count=4, seed=5, rules=RULES, ceiling=1, records=1000, **more):
+def nodes(count=4, seed=5, rules=RULES, ceiling=1, records=1000, delta=0, **more):
     parts = digits()
     made = []
     for place, rows in enumerate(split_evenly(records, count)):
         name = f"site {place}"
         own = Records(parts.private_samples[rows], parts.private_labels[rows])
-        ledger = MemoryLedger({name: Ceiling(ceiling)})
+        ledger = MemoryLedger({name: Ceiling(ceiling, delta)})
         made.append(Node(name, CLASSES, Private(own), rules, ledger, name, seed=seed, **more))
     return made
 

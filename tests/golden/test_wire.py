@@ -48,6 +48,7 @@ WRITTEN = [
     "5245934c3fabfe2c",  # distributed-gaussian
     "eb7275254f49e2f5",  # sampled-screen
     "6d0019021ba6c617",  # tested-votes
+    "3565fde5f685a85f",  # estimated-votes
 ]
 PACKED = [
     "c79b932e1e1da3c0",  # bit-response

@@ -52,6 +52,7 @@ VOTE_TABLES = {"permute-and-flip", "discrete-laplace", "discrete-gaussian", "rou
 PARTY_TABLES = {"permute-and-flip", "discrete-laplace"}
 TEACHER_TABLES = VOTE_TABLES | {
     "confidence-screen",
+    "estimated-votes",
     "exponential-mechanism",
     "gaussian-votes",
     "laplace-votes",

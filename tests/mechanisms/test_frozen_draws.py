@@ -16,6 +16,7 @@ import pytest
 
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise, gaussian_integers
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, geometric, laplace_integers
+from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
@@ -102,6 +103,13 @@ SAMPLERS = {
     "ConfidentScreen": lambda by, bits: ConfidentScreen(30 * by, 9, len(TABLE)).sample(TABLE, bits),
     "TestedGNMax": lambda by, bits: TestedGNMax(30 * by, len(TABLE), 10**4, "1/100", 10).sample(TABLE, bits),
     "TestedGNMax, safe": lambda by, bits: TestedGNMax("1/1000", len(TABLE), by / 40, "1/100", 10).sample(TABLE, bits),
+    "EstimatedGNMax": lambda by, bits: EstimatedGNMax(3 * by, len(TABLE), 8, 1, "1/100").sample(TABLE, bits)[:-2],
+    "EstimatedGNMax, index": lambda by, bits: EstimatedGNMax(3, 3, 8, by / 5, "1/100")._drawn(
+        np.array([[5, 1]] * 3), 40, bits
+    )[:, 0],
+    "EstimatedGNMax, value": lambda by, bits: EstimatedGNMax(3, 3, 8, by, "1/100")._drawn(
+        np.array([[5, 1]] * 3), 40, bits
+    )[:, 1],
     "SubsampledGNMax, noise": lambda by, bits: SubsampledGNMax("1/2", 40 * by, 20).sample(Voters(), bits),
     "SubsampledGNMax, calling": lambda by, bits: SubsampledGNMax(by / 2, 40, 20).sample(Voters(), bits),
     "SubsampledScreen, noise": lambda by, bits: SubsampledScreen("1/2", 40 * by, 60, 400).sample(Voters(), bits),
@@ -155,6 +163,9 @@ FROZEN = {
     "ConfidentScreen": (1, [0, 1, 1], "a1b45fe3c0510fe6"),
     "TestedGNMax": (1, [1, 1, 1], "79efc733c6427889"),
     "TestedGNMax, safe": (1, [1, 1, 2], "694d6ff3f25ba812"),
+    "EstimatedGNMax": (1, [3, 1, 3], "9e6d5d188566878d"),
+    "EstimatedGNMax, index": (1, [607, 644, 643], "4abd728b16885a4e"),
+    "EstimatedGNMax, value": (1, [4278183, 3091279, 3240196], "43d37c8208a542c4"),
     "SubsampledGNMax, noise": (18, [58, 59, 5], "1ff4e5376de916e8"),
     "SubsampledGNMax, calling": (1, [-43, 4, 133], "6a11b663386184d4"),
     "SubsampledScreen, noise": (1, [0, 1, 1], "d44b2b15afe2878e"),

@@ -57,9 +57,24 @@ def test_the_page_lists_these_and_no_others():
 
 
 @pytest.mark.parametrize("trust", [None, "central"])
+@pytest.mark.parametrize(
+    ("given", "question"),
+    [
+        ({}, "class_sums-sums"),
+        ({"releases": "sums", "delta": 0}, "class_sums-sums"),
+        ({"delta": 0}, "rknn-votes"),
+        ({"releases": "votes"}, "rknn-votes"),
+        ({"data_kind": "images"}, "rknn-votes"),
+        ({"adjacency": "add-remove", "releases": "votes"}, "number of records"),
+    ],
+)
 @pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
-def test_auto_asks_for_votes(trust):
-    with pytest.raises(Asked, match="rknn-votes"):
-        over_nodes(trust=trust)
-    with pytest.raises(Asked, match="class_sums-sums"):
-        over_nodes(trust=trust, releases="sums")
+def test_auto_asks_for_sums_where_nodes_have_them_and_for_votes_otherwise(trust, given, question):
+    with pytest.raises((Asked, InvalidInput), match=question):
+        over_nodes(trust=trust, **given)
+
+
+@pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
+def test_auto_asks_a_shuffler_for_votes():
+    with pytest.raises((Asked, InvalidInput), match="rknn-votes"):
+        over_nodes(trust="shuffle", epsilon=1)

@@ -105,7 +105,7 @@ def network(images, labels, seed=0):
     from tacit.students.registry import STUDENTS
 
     torch.manual_seed(seed)
-    made = STUDENTS["network"](network="small-convolutions", epochs=1)
+    made = STUDENTS["network"](network="small-convolutions", epochs=1, shifts=1)
     return made.fit(images.reshape(len(images), -1), labels)
 
 

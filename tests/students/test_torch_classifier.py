@@ -63,6 +63,21 @@ def test_label_smoothing_makes_a_student_less_sure():
     assert abs(smooth - 0.8) < 0.03
 
 
+def test_an_image_is_predicted_at_five_places_and_so_it_is_after_loading(tmp_path):
+    options = {"network": "small-convolutions", "epochs": 2, "shape": (8, 8, 1)}
+    plain, moved = TorchClassifier(**options).fit(X, Y), TorchClassifier(**options, shifts=1).fit(X, Y)
+    # Training, features and weights are the same.
+    assert plain.digest == moved.digest
+    assert plain.features(X).tolist() == moved.features(X).tolist()
+    around = np.pad(X.reshape(-1, 8, 8), ((0, 0), (1, 1), (1, 1)), mode="edge")
+    places = [(1, 1), (0, 1), (2, 1), (1, 0), (1, 2)]
+    logits = [np.log(plain.predict_proba(around[:, a : a + 8, b : b + 8].reshape(len(X), -1))) for a, b in places]
+    powers = np.exp(np.mean(logits, axis=0))
+    assert moved.predict_proba(X) == pytest.approx(powers / powers.sum(axis=1, keepdims=True), abs=1e-4)
+    moved.save_tensors(tmp_path / "moved")
+    assert TorchClassifier.load_tensors(tmp_path / "moved").predict_proba(X).tolist() == moved.predict_proba(X).tolist()
+
+
 def test_unlabeled_samples_help_only_through_consistency():
     """With consistency, samples of weight 0 are learned from by the student's own sure guesses."""
     weights = np.where(np.arange(200) < 60, 1.0, 0.0)
@@ -141,6 +156,9 @@ def test_bad_lessons_are_refused(change, message):
         ("patience", 0),
         ("augmentation", "sharpies"),
         ("network", "oracle"),
+        ("shifts", -1),
+        ("shifts", 1),  # of rows that are no images
+        ("shifts", 0.5),
     ],
 )
 def test_bad_parameters_are_named(parameter, value):

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from itertools import count as every_number
 from typing import Any
 
 import numpy as np
@@ -30,7 +31,8 @@ from tacit.mechanisms.auditing import (
     unbiased,
 )
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, signs
+from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, laplace_integers, signs
+from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, sampled_noise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
 from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure_target
@@ -138,6 +140,21 @@ def _reused_noise(epsilon: Fraction, delta: Fraction) -> Target:
         return np.concatenate([noise, np.array(row) + noise], axis=1)
 
     return replace(claim, draw=draw)
+
+
+def _local_sensitivity(epsilon: Fraction, delta: Fraction) -> Target:
+    claim, mechanism = _claim("pate-estimated", epsilon, delta), EstimatedGNMax.audited(epsilon, delta)
+
+    def local(lead: int) -> int:
+        return int(mechanism.sensitivities(np.array([[lead, 0]] * mechanism.queries))[0])
+
+    def draw(row: Sequence[int], count: int, randomness: Randomness) -> Integers:
+        noise = max(1, local(row[0] - row[1])) / (epsilon * 2 / 5)
+        return mechanism.cost(np.array([row] * mechanism.queries)) + laplace_integers(noise, count, randomness)[:, None]
+
+    # The shortest long lead around which all cost the same, and a lead of two votes less.
+    flat = next(lead for lead in every_number(claim.inputs[0][0]) if not local(lead))
+    return replace(claim, inputs=((flat - 1, 1), (flat, 0)), draw=draw, cost=1)
 
 
 def _with_replacement(epsilon: Fraction, delta: Fraction) -> Target:
@@ -269,6 +286,12 @@ _ALL = (
         _truncated_tail,
     ),
     Mutant("reused-noise", "discrete-laplace", "two rounds at half of ε each use the same noise", _reused_noise),
+    Mutant(
+        "local-sensitivity",
+        "pate-estimated",
+        "the noise of an estimate is scaled to the local sensitivity, and its size shows where the votes are",
+        _local_sensitivity,
+    ),
     Mutant(
         "drawn-with-replacement",
         "private-knn",

@@ -304,6 +304,9 @@ def _tell(run: Run, ledger: Path | LedgerUrl | None, account: str | None, models
             ),
             soft_wrap=True,
         )
+    for name, value in run.metrics.items():
+        if "epsilon" in name:
+            show_line(name.replace("epsilon", "ε"), f"{value:.3g}")
     show_claim(run.guarantee)
     if ledger is not None and account is not None:
         from tacit.ledger import opened

@@ -18,6 +18,7 @@ from tacit.core import InvalidInput, spend_from_json, spend_to_json
 from tacit.core.codec import StrictReader
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
+from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, SubsampledScreen
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
@@ -62,6 +63,7 @@ OWN: tuple[type[Described], ...] = (
     GNMax,
     ConfidentScreen,
     TestedGNMax,
+    EstimatedGNMax,
     SubsampledGNMax,
     SubsampledScreen,
     UnaryEncoding,

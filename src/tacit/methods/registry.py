@@ -185,7 +185,7 @@ METHODS: Mapping[str, Method] = {
         ),
         _own("privatekt", (LabelAsk,), "PrivateKT", delta="1e-5", holders_pay=True, divided=True),
         _own("fedmd", (PredictAsk, PartyVoteAsk), "FedMD", notices=(Feedback,), holders_pay=True, divided=True),
-        _own("pate", (TeacherAsk,), "PATE", forecast="method", over_nodes=("masked", "local"), divided=True),
+        _own("pate", (TeacherAsk,), "PATE", over_nodes=("masked", "local"), divided=True),
         _own(
             "noisy_sgd",
             (GradientAsk,),

@@ -38,7 +38,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     Input is scaled by the training samples. Images may be flat rows; ``shape`` is their (height, width, channels) if
     they are not square. ``held_back`` is the share of labeled samples used for early stopping (``patience``). With a
-    ``checkpoint`` folder, interrupted training is resumed. The other parameters are those of ``TrainingSchedule``. The
+    ``checkpoint`` folder, interrupted training is resumed. With ``shifts`` above 0 images are predicted at five places,
+    that many pixels apart, and the logits are averaged. The other parameters are those of ``TrainingSchedule``. The
     same seed gives the same student: training uses public data and releases only.
 
     >>> X, y = np.array([[0.0], [0.2], [0.8], [1.0]]), np.array(["low", "low", "high", "high"])
@@ -66,6 +67,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         shape: tuple[int, ...] | None = None,
         checkpoint: str | Path | None = None,
         seed: int = 0,
+        shifts: int = 0,
     ) -> None:
         self.network = network
         self.epochs = epochs
@@ -83,6 +85,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.shape = shape
         self.checkpoint = checkpoint
         self.seed = seed
+        self.shifts = shifts
 
     def fit(
         self, X: NDArray[Any], y: NDArray[Any], sample_weight: NDArray[np.float64] | None = None
@@ -112,7 +115,7 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         schedule = self._schedule()
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
-            self.network_ = build_network(self.network, self.shape_, len(self.classes_))
+            self.network_ = self._built()
             learned, held_back = self._held_back(lesson)
         # Samples that are not used for training must not change the scaling.
         used = slice(None) if schedule.consistency else learned.weights > 0
@@ -172,7 +175,8 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             student = cls(**words["parameters"])
             student.classes_ = np.array(words["classes"])
             student.shape_ = tuple(words["shape"])
-            student.network_ = build_network(str(student.network), student.shape_, len(student.classes_))
+            student.network = str(student.network)
+            student.network_ = student._built()
             if len(student.shape_) == 3:
                 # As in training: in another memory layout sums are rounded in another order.
                 student.network_.to(memory_format=torch.channels_last)
@@ -181,6 +185,15 @@ class TorchClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise InvalidInput(f"{file}: not a student that can be read ({type(error).__name__}: {error})") from error
         return student
+
+    def _built(self) -> Network:
+        """The untrained network."""
+        side = min(self.shape_[1:], default=1)
+        if not isinstance(self.shifts, int) or not 0 <= self.shifts < side:
+            raise InvalidInput(f"shifts must be pixels of an image, from 0 to less than its side, got {self.shifts}")
+        network = build_network(self.network, self.shape_, len(self.classes_))
+        network.shifts = self.shifts
+        return network
 
     def _schedule(self) -> TrainingSchedule:
         names = ("epochs", "batch", "learning_rate", "weight_decay", "label_smoothing", "average", "augmentation")

@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 from tacit.core import InvalidInput
 from tacit.students.registry import TENSOR_ENTRY, tensor_head
@@ -39,7 +40,13 @@ Shape = tuple[int, ...]  # (features,) or (channels, height, width)
 
 
 class Network(nn.Module):  # type: ignore[misc]
-    """The scaling of the input, a body that computes features, and a linear layer."""
+    """The scaling of the input, a body that computes features, and a linear layer.
+
+    With ``shifts`` above 0 a trained network sees an image at five places, that many pixels apart, and its logits are
+    the mean of five.
+    """
+
+    shifts = 0
 
     def __init__(self, shape: Shape, body: nn.Module, head: nn.Module) -> None:
         super().__init__()
@@ -55,7 +62,21 @@ class Network(nn.Module):  # type: ignore[misc]
 
     def forward(self, batch: torch.Tensor) -> torch.Tensor:
         """Logits of every class."""
-        return self.head(self.features(batch))  # (batch, width) -> (batch, classes)
+        if self.training or not self.shifts:
+            return self.head(self.features(batch))  # (batch, width) -> (batch, classes)
+        return torch.stack([self.head(self.features(each)) for each in _shifted(batch, self.shifts)]).mean(dim=0)
+
+
+def _shifted(images: torch.Tensor, pixels: int) -> list[torch.Tensor]:
+    """The images as they are, and moved by this many pixels to each side; the border is repeated.
+
+    >>> [each.ravel().tolist() for each in _shifted(torch.tensor([[[[1.0, 2.0], [3.0, 4.0]]]]), 1)][:3]
+    [[1.0, 2.0, 3.0, 4.0], [1.0, 2.0, 1.0, 2.0], [3.0, 4.0, 3.0, 4.0]]
+    """
+    height, width = images.shape[2:]
+    around = functional.pad(images, 4 * (pixels,), mode="replicate")
+    starts = ((pixels, pixels), (0, pixels), (2 * pixels, pixels), (pixels, 0), (pixels, 2 * pixels))
+    return [around[:, :, down : down + height, across : across + width] for down, across in starts]
 
 
 def _convolution(before: int, after: int, size: int = 3, stride: int = 1, padding: int | None = None) -> nn.Module:

@@ -56,7 +56,7 @@ ANYTHING = Rules(
 @pytest.fixture
 def made():
     """Nodes that can take part in everything, and their identities."""
-    there, peers = masking_nodes(COUNT, seed=None, ceiling=10**4)
+    there, peers = masking_nodes(COUNT, seed=None, ceiling=10**4, delta="1/2")
     return [
         dataclasses.replace(
             node, rules=ANYTHING, consensus=ConsensusStore(lambda: Refitted(logistic(), 10), PUBLIC, NodeMemory())
@@ -99,6 +99,8 @@ KINDS = {
     "labels over the graph": (8, {"propagation": "graph", "label_fraction": 0.8, "queries": 12}),
     "class sums": (8, {"method": "class_sums", "components": 8, "trust": "local"}),
     "class sums, masked": (8, {"method": "class_sums", "components": 8, "trust": "masked"}),
+    "the default": (8, {"method": "auto", "delta": "1e-5", "data_kind": "embedding", "trust": "local"}),
+    "the default, masked": (8, {"method": "auto", "delta": "1e-5", "data_kind": "table", "trust": "masked"}),
     "noisy sgd, masked": (8, {"method": "noisy_sgd", "components": 8, "steps": 2, "trust": "masked"}),
     "pate": (400, {"method": "pate", "queries": 40, "trust": "local"}),
     "pate, masked": (200, {"method": "pate", "queries": 40, "trust": "masked"}),

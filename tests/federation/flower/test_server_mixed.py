@@ -72,6 +72,17 @@ def test_without_noise_nodes_learn_what_one_process_learns(kind):
     assert (over_nodes.student.predict(private) == here.student.predict(private)).all()
 
 
+@pytest.mark.filterwarnings("ignore::tacit.TacitWarning")
+def test_the_default_adds_up_raw_rows_and_its_student_takes_them(tmp_path):
+    run = asked(mixed_nodes(PRIVATE, LABELS), PUBLIC, 40, delta="1e-5", student="auto")
+    said = run.recipe["released"][0]
+    assert (run.recipe["chosen"], said["what"], said["answers"], run.recipe["method"]) == ("sums", "sums", 3, "auto")
+    assert np.mean(run.labels == NAMES[TRUE]) > 0.9
+    run.save(tmp_path / "run")
+    assert (load(tmp_path / "run").student.predict(PUBLIC) == run.student.predict(PUBLIC)).all()
+    assert np.mean(run.student.predict(PRIVATE) == NAMES[LABELS]) > 0.9
+
+
 FILE = """
 name = "{name}"
 data = "{name}.csv"

@@ -266,6 +266,7 @@ def _in_process() -> list[Adapter]:
                 gaussian=True),
         # So large an ε that three teachers are enough for a test of their votes.
         Adapter("pate, tested", tacit.PATE(queries=20, contested=0.1), 60, delta="1e-5", delta_options={}),
+        Adapter("pate, estimated", tacit.PATE(queries=20, cost_estimate=0.2), 40, delta="1e-5", delta_options={}),
     ]  # fmt: skip
 
 

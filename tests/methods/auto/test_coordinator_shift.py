@@ -1,10 +1,12 @@
 """Whether released votes and sums notice that public samples differ from the records, and what is asked then."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from tacit.methods.auto import teaching as taught
-from tacit.methods.auto.coordinator import Block, SumFeatures, VoteFeatures, shifted, support
+from tacit.methods.auto.coordinator import Block, SumFeatures, VoteFeatures, contradiction, shifted, vote_misfit
 from tacit.methods.auto.plan import plan_auto
 from tacit.methods.auto.teaching import AutoTeaching
 from tacit.methods.class_sums.coordinator import Moments
@@ -12,47 +14,54 @@ from tacit.methods.rknn.wire import VoteAsk
 from tacit.representations.scaled import Identity
 from tests.methods.auto.given import clouds, planes, task
 
-QUERIES, EACH = 20, 30
+QUERIES, EACH, NOISE = 20, 30, 5.0
 
 
-def votes(wrong=0, votes_each=200):
+def votes(wrong=0, votes_each=200, drawn=None):
     """Votes for the first of two classes in even clusters and for the second in odd ones, and the public labels."""
     clusters = np.repeat(np.arange(QUERIES), EACH)
     right = np.eye(2)[clusters % 2]
-    counts = np.where(np.eye(2, dtype=bool)[np.arange(QUERIES) % 2], 0.8, 0.2) * votes_each
+    counts = np.where(np.eye(2, dtype=bool)[np.arange(QUERIES) % 2], 1.0, 0.0) * votes_each
+    if drawn is not None:
+        counts = counts + drawn.normal(0, NOISE, counts.shape)
     labels = right.copy()
     swapped = np.arange(len(labels)) % EACH < wrong
     labels[swapped] = labels[swapped, ::-1]
     features = VoteFeatures(Identity(1), np.zeros((QUERIES, 1), dtype=np.float32))
-    return Block(features, np.eye(QUERIES)[clusters], None, counts.astype(np.int64)), right, labels
+    size = QUERIES * votes_each
+    known = Moments(counts.T / size, np.full(2, 0.5), np.full((2, QUERIES), (NOISE / size) ** 2))
+    return Block(features, np.eye(QUERIES)[clusters], known, np.rint(counts).astype(np.int64), size), right, labels
 
 
-def test_votes_prefer_the_labels_that_are_common_near_a_sample():
+def test_votes_fit_the_labels_that_are_common_near_a_sample():
     block, right, wrong = votes(wrong=3)
-    # Every cluster has the same difference, so it is the root of their number in standard errors.
-    assert support(block, right, wrong) == pytest.approx(np.sqrt(QUERIES))
-    assert support(block, wrong, right) == pytest.approx(-np.sqrt(QUERIES))
+    assert vote_misfit(block, right) == 0
+    # A tenth of 200 votes in both classes of every cluster; labels of 30 samples are drawn, and votes have noise.
+    drawn = 0.1 * 0.9 * 200**2 / EACH
+    assert vote_misfit(block, wrong) == pytest.approx(20**2 / (NOISE**2 + drawn))
 
 
-def test_labelings_that_agree_and_clusters_without_votes_prefer_nothing():
+def test_clusters_without_public_samples_say_nothing():
     block, right, wrong = votes(wrong=3)
-    assert support(block, right, 0.5 + right / 4) == 0
-    empty = Block(block.features, block.public, None, np.full((QUERIES, 2), -5))
-    assert support(empty, right, wrong) == 0
+    public = np.column_stack([block.public, np.zeros(len(right))])
+    counts = np.vstack([block.counts, [[900, 0]]])
+    known = Moments(
+        np.column_stack([block.moments.means, np.ones(2)]), np.full(2, 0.5),
+        np.column_stack([block.moments.variances, block.moments.variances[:, :1]]),
+    )  # fmt: skip
+    more = Block(block.features, public, known, counts, block.size)
+    assert vote_misfit(more, wrong) == pytest.approx(vote_misfit(block, wrong))
 
 
 @pytest.mark.statistical(rate=1e-8)
-def test_noise_alone_prefers_nothing():
+def test_the_misfit_of_noise_alone_is_one():
     random = np.random.default_rng(3)
     found = []
     for _ in range(200):
-        block, right, _ = votes()
-        even = Block(block.features, block.public, None, random.normal(100, 10, (QUERIES, 2)).astype(np.int64))
-        other = right.copy()
-        swapped = random.random(len(right)) < 0.3
-        other[swapped] = other[swapped, ::-1]
-        found.append(support(even, right, other))
-    assert abs(np.mean(found)) < 6 / np.sqrt(200)
+        block, right, _ = votes(drawn=random)
+        found.append(vote_misfit(block, right))
+    # In a cluster of one class both cells are off by the noise of the other class: 4,000 squares.
+    assert abs(np.mean(found) - 1) < 7 * np.sqrt(2 / 4000)
 
 
 def summed(labels, moved):
@@ -66,10 +75,23 @@ def summed(labels, moved):
 
 
 @pytest.mark.parametrize(("moved", "preferred", "found"), [(1.0, True, True), (0.0, True, False), (1.0, False, False)])
-def test_sums_mislead_if_labels_that_votes_prefer_contradict_them(moved, preferred, found):
+def test_sums_mislead_if_labels_that_votes_fit_better_contradict_them(moved, preferred, found):
     block, right, wrong = votes(wrong=3)
     network, before = (right, wrong) if preferred else (wrong, right)
     assert shifted([block, summed(network, moved)], before, network) is found
+
+
+@pytest.mark.parametrize("variance", [1e-6, 1e-3])
+def test_what_contradicts_is_a_part_of_the_signal_and_must_exceed_the_noise(variance):
+    _, right, _ = votes()
+    sums = summed(right, 1.0)
+    sums = replace(sums, moments=replace(sums.moments, variances=np.full((2, 2), variance)))
+    part, errors = contradiction(sums, right)
+    exact = contradiction(summed(right, 1.0), right)[0]
+    # The same part of the signal whatever the noise is, but certain only where noise is small.
+    assert part == pytest.approx(exact, rel=0.5)
+    assert errors > contradiction(summed(right, 0.0), right)[1]
+    assert (errors > 50) is (variance < 1e-5)
 
 
 def test_without_votes_or_without_sums_nothing_is_said():
@@ -100,7 +122,7 @@ def test_votes_in_the_network_refine_what_it_says(monkeypatch):
     monkeypatch.setattr("tacit.methods.auto.plan.installed", lambda *_: True)
     teaching = AutoTeaching(given, plan_auto(given, "auto"))
     network = Network(truth)
-    monkeypatch.setattr(AutoTeaching, "_taught", lambda self, chances, last=False: network)
+    monkeypatch.setattr(AutoTeaching, "_taught", lambda self, chances, last=False, seed=0: network)
     monkeypatch.setattr(AutoTeaching, "_view", lambda self, network: Identity(4))
     monkeypatch.setattr(taught, "shifted", lambda *_: True)
     first = teaching.choose(())

@@ -251,7 +251,7 @@ def test_a_private_test_lets_agreeing_teachers_answer_with_less_noise():
 
 def test_a_test_of_the_votes_is_refused_where_it_makes_no_sense():
     for options, words in (
-        ({"contested": 0.2, "threshold": 0.6}, "contested goes with one round"),
+        ({"contested": 0.2, "threshold": 0.6}, "contested goes without threshold"),
         ({"contested": 0.2, "rounds": 2}, "contested goes with one round"),
         ({"contested": 0.2, "diagnostic": True}, "contested goes with one round"),
         ({"contested": 0.2, "mechanism": "laplace"}, "contested goes with gnmax"),
@@ -265,4 +265,65 @@ def test_a_test_of_the_votes_is_refused_where_it_makes_no_sense():
         tacit.distill(
             (np.zeros((40, 2)), np.arange(40) % 2), np.ones((9, 2)), 8, method="pate", classes=[0, 1],
             contested=0.2,
+        )  # fmt: skip
+
+
+def test_an_estimate_of_the_cost_is_paid_with_the_answers_and_released_beside_them():
+    run = agreeing(cost_estimate=0.25)
+    assert run.recipe["mechanism"] == "EstimatedGNMax"
+    assert run.labels.tolist() == [0] * 20 + [1] * 20
+    (receipt,) = run.receipts
+    answers, estimate = receipt.spend.spends
+    assert (estimate.epsilon, estimate.delta) == (Fraction(2), Fraction(1, 2 * 10**5))
+    assert answers.squared_shift == 80
+    assert 7.5 < run.guarantee.epsilon <= 8
+    assert "votes" not in run.arrays
+    charged, estimated, most = (value for name, value in run.metrics.items() if "epsilon" in name)
+    # What is charged for the answers holds for any votes; what is estimated is about these, and never above it.
+    assert charged == float(total([answers], estimate.delta, Rule.PLANNED).epsilon)
+    assert estimated <= most <= charged
+    assert "no promise" in str(run.guarantee)
+    assert "votes cost" not in str(agreeing().guarantee)
+
+
+def test_answers_after_a_screen_are_estimated_too_and_all_of_it_is_within_the_budget():
+    run = agreeing(cost_estimate=0.25, threshold=0.6, answers=36)
+    screen, votes = sorted(run.receipts, key=lambda each: each.request, reverse=True)
+    answers, estimate = votes.spend.spends
+    assert screen.spend.sigma == answers.sigma * Fraction(15, 4)
+    assert (answers.squared_shift, estimate.epsilon) == (72, 2)
+    assert run.guarantee.epsilon <= 8
+    assert len(run.arrays["answered"]) == 36
+    charged, estimated, most = (value for name, value in run.metrics.items() if "epsilon" in name)
+    assert estimated <= most <= charged < 6
+
+
+def test_an_estimate_says_less_than_was_charged_where_many_teachers_agree():
+    samples = np.repeat([[0.0, 0.0], [6.0, 0.0]], 800, axis=0)
+    own = samples + np.random.default_rng(2).normal(0, 0.3, samples.shape), np.repeat([0, 1], 800)
+    run = tacit.distill(
+        own, np.repeat([[0.0, 0.0], [6.0, 0.0]], 20, axis=0), 8, delta=1e-5, method="pate", classes=[0, 1],
+        teachers=400, teacher=GaussianNB(), cost_estimate=0.25, seed=1,
+    )  # fmt: skip
+    charged, estimated, most = (value for name, value in run.metrics.items() if "epsilon" in name)
+    assert estimated < charged / 2
+    assert most < 0.9 * charged
+
+
+def test_an_estimate_of_the_cost_is_refused_where_it_makes_no_sense():
+    for options, words in (
+        ({"rounds": 2}, "cost_estimate goes with one round"),
+        ({"diagnostic": True}, "cost_estimate goes with one round"),
+        ({"mechanism": "laplace"}, "cost_estimate goes with gnmax"),
+        ({"contested": 0.2}, "contested goes without threshold and cost_estimate"),
+        ({"cost_estimate": 1.0}, "above 0 and below 1"),
+        ({"cost_estimate": 0.0}, "must be above 0"),
+        ({"epsilon": 0.01}, "epsilon must be in"),
+    ):
+        with pytest.raises(InvalidInput, match=words):
+            agreeing(**{"cost_estimate": 0.2, **options})
+    with pytest.raises(InvalidInput, match="needs delta above 0"):
+        tacit.distill(
+            (np.zeros((40, 2)), np.arange(40) % 2), np.ones((9, 2)), 8, method="pate", classes=[0, 1],
+            cost_estimate=0.2,
         )  # fmt: skip

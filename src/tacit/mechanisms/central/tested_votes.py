@@ -27,7 +27,7 @@ from tacit.mechanisms.central.pate import asked_queries, in_range
 from tacit.mechanisms.description import COUNT, EXACT, Checks, Described, Parameters
 from tacit.mechanisms.forms import Numbers
 
-__all__ = ["TestedGNMax", "contested_sigma"]
+__all__ = ["TestedGNMax", "contested_sigma", "log_errors"]
 
 # Orders at which the divergence of all answers is bounded; the best one counts.
 _ORDERS = (1.5, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 12.0, 16.0, 20.0, 24.0, 32.0, 40.0, 48.0, 64.0, 96.0, 128.0)
@@ -155,7 +155,7 @@ class TestedGNMax(Described):
         sigma, epsilon, delta = float(self.sigma), float(self.epsilon), float(self.delta)
         certain = math.ceil(2 * sigma * math.sqrt(math.log(classes) - math.log(delta) + 60))
         known = min(longest, certain)
-        errors = [min(0.0, math.log(classes - 1) - (lead / (2 * sigma)) ** 2) for lead in range(known + 1)]
+        errors = log_errors(sigma, classes, known)
         costs, budgets = [], []
         for order in _ORDERS:
             added = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
@@ -221,6 +221,17 @@ class TestedGNMax(Described):
             return [Target("pate-tested", spent.epsilon, spent.delta, ((lead, 0), (lead - 1, 1)), draw, 10)]
 
         return {"pate-tested": tested}
+
+
+def log_errors(sigma: float, classes: int, longest: int) -> list[float]:
+    """The log of what bounds the chance that another label wins, for every lead in votes up to the longest.
+
+    Discrete Gaussian noise is subgaussian: one other label wins with probability at most e^(−lead²/4σ²).
+
+    >>> [round(each, 2) for each in log_errors(2.0, 3, 6)]
+    [0.0, 0.0, 0.0, 0.0, -0.31, -0.87, -1.56]
+    """
+    return [min(0.0, math.log(classes - 1) - (lead / (2 * sigma)) ** 2) for lead in range(longest + 1)]
 
 
 def contested_sigma(epsilon: Number, delta: Number, contested: int) -> Fraction:

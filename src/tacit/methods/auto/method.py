@@ -17,6 +17,7 @@ from tacit.methods.auto.division import FIRST_SHARE
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import AutoPlan, little_noise, plan_auto, summed
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
+from tacit.methods.class_sums.coordinator import ReleasedSums
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
 from tacit.methods.class_sums.options import ClassSums
@@ -33,13 +34,15 @@ from tacit.methods.rknn.holder import VoteHolder
 from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
-from tacit.methods.task import Job, Task, untrained
+from tacit.methods.task import Job, Outcome, Task, untrained
 from tacit.private.gate import Gate
 
 __all__ = ["forecast", "prepare", "question_prices"]
 
 # Kinds of samples with a plan for delta = 0; for others, reverse k-NN votes are used.
 PURE_KINDS = ("mixed", "text", "images")
+# Kinds that nodes sum.
+SUMMED_KINDS = ("mixed", "table", "text", "embedding")
 # A query of the first votes must have CLEAR times the lead that makes a label 99 % certain.
 CLEAR, UNSURE = 3, 0.01
 
@@ -52,12 +55,14 @@ def prepare(task: Task, options: Auto) -> Job:
     if reason is not None and (options.releases == "sums" or (options.releases == "auto" and summable_sets(task))):
         settings = ClassSums(max_labels=options.max_labels, thresholds=options.thresholds, student=options.student)
         return prepare_sums(task, settings)
+    if options.releases == "auto" and summable_at_nodes(task):
+        return _sums_at_nodes(task, options)
     if reason is None and options.releases == "votes" and task.kind != "images":
         reason = "votes were asked for"
     if reason is not None:
         return _votes(task, options, reason)
     # A student or delta that would fail later must be refused before anything is paid.
-    own_student = isinstance(options.student, str) and options.student == "auto"
+    own_student = _own_student(options)
     if not own_student:
         untrained(options.student)
     if 0 < task.delta < SMALLEST_DELTA:
@@ -92,11 +97,29 @@ def prepare(task: Task, options: Auto) -> Job:
     )
 
 
+def _own_student(options: Auto) -> bool:
+    return isinstance(options.student, str) and options.student == "auto"
+
+
 def _votes(task: Task, options: Auto, reason: str) -> Job:
     task.observer.stage(f"planning reverse k-NN votes: {reason}")
     settings = ReverseKNN(max_labels=options.max_labels, thresholds=options.thresholds, student=options.student)
     job = prepare_votes(task, settings)
     return replace(job, chosen={**job.chosen, "votes because": reason})
+
+
+def _sums_at_nodes(task: Task, options: Auto) -> Job:
+    """Class sums once, of the features that a curator would sum, refined as a curator's are."""
+    task = replace(task, trust=task.trust or Trust(options.trust_over_nodes))
+    job = prepare_sums(task, replace(summed(task), student="logistic" if _own_student(options) else options.student))
+    ask = job.plan.question
+    teaching = AutoTeaching(task, plan_auto(task, "sums"))
+
+    def finish(released: ReleasedSums) -> Outcome:
+        step = Step(ask, lambda _: teaching.summed_block(ask, released), chosen={"answers": released.answers})
+        return teaching.finish([step.block(released.table)], options.student)
+
+    return replace(job, options=options, finish=finish)
 
 
 def _gradients(task: Task) -> Job:
@@ -124,6 +147,18 @@ def summable_sets(task: Task) -> bool:
     """Whether sets of labels are summed once: a curator has a known number of records, and there is a delta."""
     central = task.nodes is None and task.trust in (None, Trust.CENTRAL)
     return task.multilabel and central and task.delta > 0 and counted(task) is not None
+
+
+def summable_at_nodes(task: Task) -> bool:
+    """Whether nodes with many records each sum them once: a known number of tables, texts or embeddings, and a delta.
+
+    With one answer per node, or one for all under secure aggregation; a shuffler takes votes only.
+    """
+    nodes = task.nodes
+    return (
+        nodes is not None and nodes.holders == "nodes" and task.trust is not Trust.SHUFFLE and not task.multilabel
+        and task.kind in SUMMED_KINDS and task.delta > 0 and task.adjacency is Adjacency.REPLACE_ONE
+    )  # fmt: skip
 
 
 def worth_dividing(teaching: AutoTeaching) -> bool:
@@ -191,7 +226,7 @@ def _price(task: Task, classes: int) -> Spend:
 
 def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
     """The forecast of votes if the default's own plan does not apply, otherwise of sums; for images the better one."""
-    if elsewhere(task) is not None:
+    if elsewhere(task) is not None and not summable_at_nodes(task):
         return votes_forecast(task, ReverseKNN(), evidence)
     if task.kind != "images":
         return sums_forecast(task, summed(task), evidence)

@@ -24,8 +24,9 @@ class Auto:
     clusters. If these are nearly pure, more votes follow in the feature space of a network trained on them. Otherwise
     class sums of the images' gradients follow; then, where noise leaves enough of them, the gradient of the regression
     that follows from them, and else sums of such a network's features; or votes there, if the releases show that sums
-    mislead. ``releases`` fixes votes or sums. For sets of labels it asks for class sums once, if there is a delta. For
-    one-record holders, nodes and, with delta = 0, plain numbers and sets of labels it uses reverse k-NN votes.
+    mislead. ``releases`` fixes votes or sums. With a delta it asks once for class sums of sets of labels, and of the
+    tables, texts and embeddings of nodes. For one-record holders, images at nodes and, with delta = 0, nodes, plain
+    numbers and sets of labels it uses reverse k-NN votes.
     """
 
     name: ClassVar[str] = "auto"
@@ -68,5 +69,5 @@ class Auto:
 
     @property
     def trust_over_nodes(self) -> str:
-        """The default over nodes: that of class sums, or of votes."""
+        """The default over nodes: local needs no peers; sums that were asked for are masked."""
         return "masked" if self.releases == "sums" else "local"

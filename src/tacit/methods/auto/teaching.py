@@ -6,6 +6,7 @@ Without a network the student is the regression itself, on the public features o
 from __future__ import annotations
 
 import hashlib
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -39,9 +40,10 @@ from tacit.methods.auto.coordinator import (
 )
 from tacit.methods.auto.correction import corrected_block, correction_ask, moved_block
 from tacit.methods.auto.plan import AutoPlan
-from tacit.methods.class_sums.coordinator import LinearOdds, Moments
+from tacit.methods.class_sums.coordinator import LinearOdds, Moments, ReleasedSums
 from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import counted, plan_sums
+from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.rknn.posterior import Noise, expected_proportions
 from tacit.methods.rknn.queries import cluster, iterative_proportional_fitting, suggest_queries
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
@@ -60,6 +62,8 @@ PER_CLASS, PER_CLASS_LATER = 2, 4
 _PURE = 0.9
 # More queries do not improve the student, and take longer.
 _MOST_QUERIES = 300
+# The part of an image's side by which the last networks' predictions are averaged over shifts.
+_SHIFT = 0.04
 
 
 class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -221,14 +225,14 @@ class AutoTeaching:
             rows = task.public.reshape(len(task.public), -1)
             trained = taught(untrained(student), rows, labels, np.ones(0), (task.classes, chances))
         elif odds is None:
-            trained = self._taught(chances, last=True)
+            trained = self._last(chances)
         elif mixture is not None:
             trained = mixture_student(mixture, task.classes)
         else:
             features = [each.features for each in current(blocks)]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
-                trained = self._with_network(trained, chances)
+                trained = self._last(chances, trained)
         arrays = {f"release_{number}": each.released for number, each in enumerate(blocks, start=1)
                   if each.released is not None}  # fmt: skip
         asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
@@ -237,10 +241,16 @@ class AutoTeaching:
         said = {"chosen": ", then ".join(said_once), "released": released}
         return Outcome(trained, labels, chances, arrays, recipe=said)
 
-    def _with_network(self, trained: Any, chances: NDArray[np.float64]) -> Any:  # noqa: ANN401
-        """The average of the regression and a network trained on it, whose errors differ."""
-        network = self._taught(chances, last=True)
-        return AveragedStudent([trained, StoredNetwork.of(network)]) if hasattr(network, "save_tensors") else trained
+    def _last(self, chances: NDArray[np.float64], *others: Any) -> Any:  # noqa: ANN401
+        """The mean of two networks and of another student, whose errors differ; without networks that student.
+
+        The second network learns the mean of what was released and of what the first one made of it.
+        """
+        first = self._taught(chances, last=True)
+        if not hasattr(first, "save_tensors"):
+            return others[0] if others else first
+        second = self._taught((chances + self._seen(first)) / 2, last=True, seed=1)
+        return AveragedStudent([*others, StoredNetwork.of(first), StoredNetwork.of(second)])
 
     def _queries(self, task: Task) -> int:
         """As many queries as get votes above the noise, but at least PER_CLASS per class."""
@@ -283,7 +293,7 @@ class AutoTeaching:
         drawn = np.outer(shares * (1 - shares), public.mean(axis=0)) / size
         noise = mechanism.noise_law.variance * (1 - 1 / self.classes) / size**2
         found = Moments(means, shares, drawn + noise)
-        return Block(features, public, found, np.asarray(counts), begun=begun)
+        return Block(features, public, found, np.asarray(counts), size, begun=begun)
 
     def _size(self, counts: NDArray[Any]) -> float:
         known = counted(self.task)
@@ -303,8 +313,11 @@ class AutoTeaching:
             "representation": planned.representation, "components": ask.components, "whitening": options.whitening,
             "count_weight": ask.count / ask.radius, "norm": ask.norm, "fit": "moments of all releases together",
         }  # fmt: skip
-        read = partial(sum_block, ask, public=self.task.public, records=counted(self.task))
-        return Step(ask, read, planned.doubts, chosen)
+        return Step(ask, lambda table: self.summed_block(ask, ReleasedSums(table)), planned.doubts, chosen)
+
+    def summed_block(self, ask: SumAsk, released: ReleasedSums) -> Block:
+        """The block of released sums, of a curator or of nodes."""
+        return sum_block(ask, released, self.task.public, counted(self.task))
 
     def _correction(self, task: Task, sums: Block) -> Step:
         """The gradient at the odds that follow from the sums."""
@@ -326,25 +339,27 @@ class AutoTeaching:
         chances[:, order[known]] = network.predict_proba(rows)
         return chances
 
-    def _taught(self, chances: NDArray[np.float64], last: bool = False) -> Any:  # noqa: ANN401
+    def _taught(self, chances: NDArray[np.float64], last: bool = False, seed: int = 0) -> Any:  # noqa: ANN401
         labels = self.task.classes[chances.argmax(axis=1)]
-        student = _network(len(self.task.public), last) if self.plan.network else untrained("map")
+        student = _network(self.task.public, last, seed) if self.plan.network else untrained("map")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             rows = self.task.public.reshape(len(self.task.public), -1)
             return taught(student, rows, labels, np.ones(0), (self.task.classes, chances))
 
 
-def _network(samples: int, last: bool) -> Any:  # noqa: ANN401
-    """A small convolutional network with slight augmentation, for this many samples; the last one is trained longer.
+def _network(public: NDArray[Any], last: bool, seed: int = 0) -> Any:  # noqa: ANN401
+    """A small convolutional network with slight augmentation for these images; a last one is trained longer.
 
-    >>> [_network(samples, True).epochs for samples in (500, 5000)]
+    >>> [_network(np.zeros((samples, 784)), True).epochs for samples in (500, 5000)]
     [40, 8]
     """
     epochs, batch, steps = (8, 32, 600) if last else (6, 64, 300)
     # A network needs some hundred steps, which few samples have in many epochs only.
-    epochs = max(epochs, -(-steps // max(1, samples // batch)))
+    epochs = max(epochs, -(-steps // max(1, len(public) // batch)))
+    side = min(public.shape[1:3]) if public.ndim > 2 else math.isqrt(public[0].size)
     return STUDENTS["network"](
         network="small-convolutions", epochs=epochs, batch=batch, learning_rate=5e-3,
-        label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting",
+        label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting", seed=seed,
+        shifts=round(_SHIFT * side) if last else 0,
     )  # fmt: skip

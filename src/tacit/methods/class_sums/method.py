@@ -15,14 +15,14 @@ from tacit.methods.class_sums.plan import SumPlan, counted, plan_sums, trusted_w
 from tacit.methods.class_sums.sets import public_label_chances
 from tacit.methods.curated import Answering, CuratedJob, private_cache, sharers_caveat
 from tacit.methods.held import require_few_labels
-from tacit.methods.task import Job, Outcome, Task, taught, untrained
+from tacit.methods.task import Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.students.weighted import fit_by_label, label_thresholds
 
 __all__ = ["prepare"]
 
 
-def prepare(task: Task, options: ClassSums) -> Job:
+def prepare(task: Task, options: ClassSums) -> CuratedJob:
     """The job that labels this task's public samples from the noisy class sums of its records."""
     trust = trusted_with_sums(task, "class sums have", "encoding", "class sums")
     # The odds are linear in the features, so the default student is linear too.

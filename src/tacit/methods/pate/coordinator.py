@@ -20,13 +20,15 @@ __all__ = ["TeacherCoordinator", "TeacherLabels", "TeacherState", "teacher_reque
 class TeacherLabels:
     """The teachers' labels of the answered samples, and their noisy votes if votes were released.
 
-    ``rows`` are the answered ones among the public samples; ``passed`` says which of them passed the screen.
+    ``rows`` are the answered ones among the public samples; ``passed`` says which of them passed the screen. ``more``
+    are the numbers that a mechanism releases beside a label per row.
     """
 
     labels: Integers  # (answered,)
     votes: Integers | None  # (answered, classes)
     rows: Integers  # (answered,)
     passed: NDArray[np.bool_]  # (answered,)
+    more: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,8 @@ class TeacherCoordinator:
 
     def _read(self, answers: list[Any], rows: Integers, passed: NDArray[np.bool_]) -> TeacherLabels:
         if self._labels_only and len(answers) == 1:
-            return TeacherLabels(answers[0], None, rows, passed)
+            labels, more = np.split(answers[0], [len(rows)])
+            return TeacherLabels(labels, None, rows, passed, tuple(more.tolist()))
         tables = [np.eye(self._ask.classes, dtype=np.int64)[each] if self._labels_only else each for each in answers]
         votes: Integers = np.asarray(np.sum(tables, axis=0, dtype=np.int64))
         return TeacherLabels(winners(votes), None if self._labels_only else votes, rows, passed)
@@ -141,4 +144,5 @@ def _together(rounds: Sequence[TeacherLabels]) -> TeacherLabels:
         np.concatenate(votes) if votes else None,
         np.concatenate([each.rows for each in rounds]),
         np.concatenate([each.passed for each in rounds]),
+        sum((each.more for each in rounds), ()),
     )

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import warnings
 from fractions import Fraction
 from functools import partial
@@ -11,37 +10,36 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.accounting.calibrate import screened_sigma
 from tacit.accounting.pate import diagnosed_epsilon
-from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Rule, Trust, Unit
+from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Trust, Unit
 from tacit.core.errors import InvalidInput, TacitWarning, plural, warn_user
-from tacit.core.options import Options
-from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
-from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
-from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
-from tacit.mechanisms.central.selection import PermuteAndFlip
-from tacit.mechanisms.central.tested_votes import TestedGNMax, contested_sigma
+from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
 from tacit.mechanisms.description import noise_in_words
-from tacit.mechanisms.masked.distributed_laplace import DistributedLaplace
 from tacit.methods.curated import Answering, CuratedJob
-from tacit.methods.forecast import Evidence, Expected, noise_unit, voted
 from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels, teacher_requests
 from tacit.methods.pate.holder import TeacherHolder, rows_per_teacher
 from tacit.methods.pate.options import PATE
+from tacit.methods.pate.plan import (
+    confident_votes,
+    estimated_votes,
+    plain_sigma,
+    teachers_of,
+    tested_votes,
+    told_cost,
+    vote_noise,
+)
 from tacit.methods.rknn.method import require_robust
 from tacit.methods.rknn.reading import pooling, robustly_added
 from tacit.methods.task import Announcement, Job, Nodes, Outcome, Task, taught, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import Private, Records, combine, inspect, joined
 
-__all__ = ["forecast", "prepare", "vote_noise"]
+__all__ = ["prepare"]
 
-_FEW = (50, 100, 200, 400)
-RECORDS_PER_TEACHER = 20
-# The noise of the screen relative to that of the answers, as published for handwritten digits: 150 and 40.
-SCREEN = Fraction(15, 4)
-# The part of ε that the test of contested votes costs: less, and its margin takes more teachers than there are.
-TEST = Fraction(1, 4)
+ESTIMATED = (
+    "the estimated epsilon says what this run's labels cost on these records' votes; it is no promise, and the ledger "
+    "charged the cost that holds for any votes"
+)
 SEVERAL_MODELS = "the teachers were trained on records without noise; they stay with their holders and are not covered"
 HOLDERS_KNOWN = "which holder has a record or person is public: one is replaced by another of the same holder"
 
@@ -71,10 +69,12 @@ def prepare(task: Task, options: PATE) -> Job:
         # Queries are chosen among all public samples; their number is as given.
         asked = task.public
     if options.threshold is not None:
-        screen, votes = _confident(task, options, len(asked))
-        mechanism, answers = votes, votes.queries
+        screen, mechanism = confident_votes(task, options, len(asked))
+        answers = mechanism.queries
     elif options.contested is not None:
-        mechanism = _tested(task, options, len(asked))
+        mechanism = tested_votes(task, options, len(asked))
+    elif options.cost_estimate is not None:
+        mechanism = estimated_votes(task, options.cost_estimate, len(asked), partial(plain_sigma, queries=len(asked)))
     else:
         mechanism = vote_noise(task, options, trust, answers * options.rounds, answers)
     if options.diagnostic:
@@ -87,6 +87,8 @@ def prepare(task: Task, options: PATE) -> Job:
     caveats: tuple[str, ...] = (SEVERAL_MODELS,)
     if nodes is None and task.division is None and task.adjacency is Adjacency.REPLACE_ONE:
         caveats += (HOLDERS_KNOWN,)
+    if options.cost_estimate is not None:
+        caveats += (ESTIMATED,)
     prices = dict.fromkeys(teacher_requests(task.request, options.rounds), mechanism.spend)
     if screen is not None:
         prices[f"{task.request}-screen"] = screen.spend
@@ -113,7 +115,7 @@ def prepare(task: Task, options: PATE) -> Job:
         chosen=chosen,
         stage="training the teachers and counting their votes",
         holder=partial(_answering, task, options, mechanism),
-        finish=partial(_finished, task, student),
+        finish=partial(_finished, task, student, mechanism),
         unit=unit,
         caveats=caveats,
         pool=partial(_pooled, options.robust),
@@ -148,37 +150,6 @@ def _require_teachers(task: Task, options: PATE) -> None:
         raise InvalidInput("give teachers: under add-remove the number of records is private")
 
 
-def _confident(task: Task, options: PATE, queries: int) -> tuple[ConfidentScreen, GNMax]:
-    """Confident-GNMax: the screen and the answers, which together stay within (ε, δ)."""
-    if task.nodes is not None:
-        raise InvalidInput("over nodes, where each node is one teacher, there is no screen: leave out threshold")
-    if task.delta == 0:
-        raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
-    answers = max(1, queries // 2) if options.answers is None else min(options.answers, queries)
-    sigma = screened_sigma(task.budget, task.delta, answers, queries, SCREEN)
-    threshold = math.ceil(float(options.threshold or 1) * teachers_of(task, options))
-    return ConfidentScreen(SCREEN * sigma, threshold, queries), GNMax(sigma, answers)
-
-
-def _tested(task: Task, options: PATE, queries: int) -> TestedGNMax:
-    """GNMax with less noise where a test finds few queries contested, all of it within (ε, δ)."""
-    if task.nodes is not None:
-        raise InvalidInput("there is no test over nodes, where each node is one teacher: leave out contested")
-    if task.delta == 0:
-        raise InvalidInput("a test of the votes needs delta above 0, for example 1e-6; got 0")
-    epsilon, delta = (1 - TEST) * task.budget, task.delta / 2
-    doubted = max(1, math.ceil((options.contested or 0) * queries))
-    made = TestedGNMax(contested_sigma(epsilon, delta, doubted), queries, epsilon, delta, TEST * task.budget)
-    teachers = teachers_of(task, options)
-    if 2 * made.margin >= teachers or made.sigma >= made.safe.sigma:
-        raise InvalidInput(
-            f"a test gains nothing here: it takes more than {2 * made.margin} teachers and a noise of "
-            f"{float(made.sigma):.3g} below {float(made.safe.sigma):.3g}; there are {teachers} teachers. Leave out "
-            "contested"
-        )
-    return made
-
-
 def _require_diagnosed(task: Task, mechanism: Any) -> None:  # noqa: ANN401
     """Refuse the diagnostic if the data-dependent ε is not known, or the votes are not in this process."""
     if task.nodes is not None:
@@ -202,45 +173,6 @@ def _least_sure(task: Task, student: Any, rows: Integers, labels: Integers, coun
     chances = np.sort(trained.predict_proba(samples[left]), axis=1)
     lead = chances[:, -1] - chances[:, -2] if chances.shape[1] > 1 else np.zeros(len(left))
     return left[np.argsort(lead, kind="stable")[:count]]
-
-
-def teachers_of(task: Task, options: PATE) -> int:
-    """The number of teachers: that of the holders, or that among which one holder's records are partitioned."""
-    if task.nodes is not None:
-        return task.nodes.nodes
-    if len(task.parts) > 1:
-        return len(task.parts)
-    return options.teachers or max(2, task.units // RECORDS_PER_TEACHER)
-
-
-def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
-    """The mechanism of one round of ``each`` queries, within (ε, δ) for all ``queries``; a teacher changes 2 votes."""
-    moved, now, budget = 2 * queries, 2 * each, task.budget
-    if trust is Trust.MASKED and task.nodes is not None:
-        if options.mechanism not in ("auto", "laplace"):
-            raise InvalidInput(f"secure aggregation (trust masked) has laplace noise only, not {options.mechanism}")
-        part = budget * Fraction(now, moved)
-        return DistributedLaplace.for_epsilon(
-            part,
-            now,
-            task.nodes.nodes,
-            most=1,
-            surviving=task.nodes.surviving,
-            honest=task.nodes.honest,
-            colluding=task.nodes.colluders,
-        )
-    name = options.mechanism
-    if name == "auto":
-        name = "laplace" if trust is Trust.LOCAL else "gaussian" if task.delta > 0 else "permute-and-flip"
-    if name in ("gaussian", "gnmax"):
-        if task.delta == 0:
-            raise InvalidInput("gaussian noise needs delta above 0, for example 1e-6; got 0")
-        noise = DiscreteGaussianNoise.for_budget(budget, task.delta, moved, True, 1, Rule.PLANNED)
-        return DiscreteGaussianNoise(noise.sigma, now, True) if name == "gaussian" else GNMax(noise.sigma, each)
-    if name == "lnmax":
-        return LNMax(budget / moved, each)
-    part = budget * Fraction(now, moved)
-    return DiscreteLaplaceNoise.for_epsilon(part, now) if name == "laplace" else PermuteAndFlip.for_epsilon(part, now)
 
 
 def _answering(task: Task, options: PATE, mechanism: Mechanism[Any, Any], gate: Gate) -> Answering:
@@ -284,7 +216,7 @@ def _pooled(robust: str | None, nodes: Nodes) -> Exchange[Any, Any]:
     return pooling(nodes.exchange, lambda tables: robustly_added(robust, tables).counts)
 
 
-def _finished(task: Task, student: Any, released: TeacherLabels) -> Outcome:  # noqa: ANN401
+def _finished(task: Task, student: Any, mechanism: Any, released: TeacherLabels) -> Outcome:  # noqa: ANN401
     """A student trained on the labeled samples, which labels the others."""
     samples = task.public.reshape(len(task.public), -1)
     # Samples that did not pass the screen are not used for training, unless none passed.
@@ -301,7 +233,8 @@ def _finished(task: Task, student: Any, released: TeacherLabels) -> Outcome:  # 
     }
     if released.votes is not None:
         arrays["votes"] = released.votes
-    return Outcome(trained, labels, None, arrays)
+    metrics = told_cost(mechanism, released.more) if isinstance(mechanism, EstimatedGNMax) else {}
+    return Outcome(trained, labels, None, arrays, metrics)
 
 
 def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
@@ -319,35 +252,3 @@ def copied_estimator(teacher: Any) -> Any:  # noqa: ANN401
 
 def _taken(rows: Integers, records: Records) -> Records:
     return records.take(rows)
-
-
-def forecast(task: Task, options: Options, evidence: Evidence) -> Expected:
-    """The forecast for the best of a few numbers of queries, or for the given one."""
-    assert isinstance(options, PATE)
-    classes, records = evidence.classes, task.units * task.unit.records
-    teachers = options.teachers or max(2, records // RECORDS_PER_TEACHER)
-    taught = evidence.learned(records / teachers)
-    tried = []
-    for queries in (options.queries,) if options.queries else sorted({min(each, len(task.public)) for each in _FEW}):
-        key = ("teachers", task.budget, task.delta, options.mechanism, queries)
-        if key not in evidence.found:
-            lead = _lead(vote_noise(task, options, Trust.CENTRAL, queries, queries), classes)
-            evidence.found[key] = noise_unit(lead, classes)
-        noise = evidence.found[key]
-        right, deviation = voted(np.ones(1), taught, teachers, noise, classes)
-        # Teachers make the same errors on hard samples, so labels are at most as accurate as a good model.
-        right = min(right, evidence.reachable())
-        certain = max(0.0, (right - 1 / classes) / (1 - 1 / classes))
-        student = evidence.learned(queries * certain)
-        asked = queries / len(task.public)
-        tried.append(
-            Expected(asked * right + (1 - asked) * student, 0.02 + deviation / queries**0.5, queries, None, teachers,
-                     1.0 + 0.02 * teachers, f"{teachers} teachers, noise of {noise:.3g} votes")
-        )  # fmt: skip
-    return max(tried, key=lambda each: each.accuracy)
-
-
-def _lead(mechanism: Any, classes: int) -> float:  # noqa: ANN401
-    if hasattr(mechanism, "lead"):
-        return float(mechanism.lead(classes, 0.01))
-    return float(mechanism.sigma) * 4.25 if hasattr(mechanism, "sigma") else 7.33 / float(mechanism.rate)

@@ -49,6 +49,12 @@ class PATE:
         "out; labels only, with delta above 0.",
         least=0.0, most=1,
     )  # fmt: skip
+    cost_estimate: float | None = option(
+        None,
+        "GNMax with a private estimate of what its labels cost on these votes, by smooth sensitivity: the fraction of "
+        "epsilon that the estimate takes; labels only, with delta above 0.",
+        least=0.0, most=1,
+    )  # fmt: skip
     teacher: Any = option("logistic", "The teachers' model: logistic, forest, or any classifier with fit and predict.")
     student: Any = option("logistic", "logistic, map, forest; with torch network, handwriting, photographs.")
     robust: str | None = option(
@@ -71,8 +77,12 @@ class PATE:
             raise InvalidInput("a screen needs a single round: leave out threshold, or rounds")
         if self.threshold is not None and self.mechanism not in ("auto", "gaussian", "gnmax"):
             raise InvalidInput(f"the screen of Confident-GNMax needs gaussian noise, not {self.mechanism}")
-        if self.contested is not None:
+        for name in ("contested", "cost_estimate"):
+            if getattr(self, name) is None:
+                continue
             if self.mechanism not in ("auto", "gnmax"):
-                raise InvalidInput(f"contested goes with gnmax, whose winners are released, not {self.mechanism}")
-            if self.threshold is not None or self.rounds > 1 or self.diagnostic:
-                raise InvalidInput("contested goes with one round and without threshold and diagnostic: leave them out")
+                raise InvalidInput(f"{name} goes with gnmax, whose winners are released, not {self.mechanism}")
+            if self.rounds > 1 or self.diagnostic:
+                raise InvalidInput(f"{name} goes with one round and without diagnostic: leave them out")
+        if self.contested is not None and (self.threshold is not None or self.cost_estimate is not None):
+            raise InvalidInput("contested goes without threshold and cost_estimate: leave them out")
