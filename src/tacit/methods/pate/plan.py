@@ -44,7 +44,7 @@ SCREEN = Fraction(15, 4)
 # The part of ε that the test of contested votes costs: less, and its margin takes more teachers than there are.
 TEST = Fraction(1, 4)
 # The probability that an estimated cost is above the bound that is stated beside it.
-DOUBT = 0.01
+_DOUBT = 0.01
 
 
 def vote_noise(task: Task, options: PATE, trust: Trust, queries: int, each: int) -> Mechanism[Any, Any]:
@@ -153,11 +153,11 @@ def told_cost(mechanism: EstimatedGNMax, released: Sequence[int]) -> dict[str, f
     converted = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     charged = float(total([mechanism.spend.spends[0]], mechanism.delta, Rule.PLANNED).epsilon)
     index, value = released
-    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(index, value, DOUBT))
+    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(index, value, _DOUBT))
     return {
         "charged epsilon of the labels": charged,
         "estimated epsilon of the labels": estimated,
-        f"estimated epsilon of the labels {100 * (1 - DOUBT):g} percent bound": most,
+        f"estimated epsilon of the labels {100 * (1 - _DOUBT):g} percent bound": most,
     }
 
 
