@@ -317,7 +317,7 @@ def refined(blocks: Sequence[Block], public: NDArray[Any], begun: Reals) -> Publ
 
 
 # How many times better the first votes must fit a network's labels than the regression's, by which part of their signal
-# sums must contradict the network's labels, and by how many standard errors. At epsilon .1 and 1: 2.6 and 5.2 on house
+# sums must contradict the network's labels, and by how many standard errors. At epsilon .1 and 1: 2.4 and 4.4 on house
 # numbers, whose public images were taken in another way than the records, 1.0 on Fashion-MNIST; .09 and .11 against
 # .004. No other set was looked at.
 _BETTER, _CONTRADICTED, _CERTAIN = 1.5, 0.03, 4.0
