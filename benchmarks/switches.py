@@ -152,6 +152,18 @@ SWITCHES = (
                {"ε": epsilon})
         for epsilon in ("1", "0.1")
     ),
+    *(
+        Switch("public knowledge: names of a network's classes as a prior over assignments", "CIFAR-10, local", epsilon,
+               "cifar10-names-local", {"line": "groups named by the answers alone"},
+               {"line": "groups named by the answers and the names"}, {"ε": f"local {epsilon}"})
+        for epsilon in ("0.4", "0.2")
+    ),
+    *(
+        Switch("public knowledge: a mixture begun at those names, corrected by class sums", "CIFAR-10", epsilon,
+               "cifar10-names-central", {"line": "class sums alone"}, {"line": "the mixture, corrected by class sums"},
+               {"ε": epsilon})
+        for epsilon in ("1", "0.29", "0.1", "0.01")
+    ),
     *(switch for data in ("scene", "yeast") for epsilon in ("1", "0.1") for switch in _sets(data, epsilon)),
 )  # fmt: skip
 

@@ -20,10 +20,12 @@ from experiments.leaderboard_public import IMAGENET
 from experiments.public_odds import Known
 from tacit.core import TacitWarning
 from tacit.methods.auto.coordinator import PublicMixture, fit_public_mixture
+from tacit.methods.rknn.assignment import assignment_probabilities
 
 __all__ = ["Grouped", "evened", "grouped_by", "named", "summed", "voted"]
 
 EVENINGS, MIXTURES = 30, 3
+LEAST = 1e-12
 
 
 def named(seen: NDArray[np.float32]) -> NDArray[np.float64]:
@@ -102,8 +104,8 @@ def summed(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
 def voted(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
     """One randomized answer per record: its group and label; groups are those of the mixture.
 
-    The answers give the chance of each class for a group, by the posterior over all assignments; names give another,
-    the mean chance of the group's public samples. Their product is what both say.
+    The answers give how likely each class leads in a group; names give a prior, the mean chance of the group's public
+    samples. Every class leads in one group: the chances are exact over all assignments, with the prior and without.
     """
     from sklearn.dummy import DummyClassifier
 
@@ -115,14 +117,13 @@ def voted(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
         run = tacit.distill(
             (corners[private.argmax(axis=1)], known.labels), corners[public.argmax(axis=1)], epsilon, trust="local",
             classes=range(known.classes), method="rknn", representation="identity", queries=known.classes,
-            one_query_per_class=True, labels="soft", student=DummyClassifier(), seed=seed,
+            labels="soft", student=DummyClassifier(), seed=seed,
         )  # fmt: skip
     assert run.probabilities is not None
     groups = [np.flatnonzero(public.argmax(axis=1) == group) for group in range(known.classes)]
-    answered = np.stack([run.probabilities[each[0]] for each in groups])
-    names = np.stack([known.chances[each].mean(axis=0) for each in groups])
-    both = answered * names
-    both /= both.sum(axis=1, keepdims=True)
+    said = np.log(np.stack([run.probabilities[each[0]] for each in groups]) + LEAST)
+    names = np.log(np.stack([known.chances[each].mean(axis=0) for each in groups]) + LEAST)
+    answered, both = assignment_probabilities(said), assignment_probabilities(said + names)
     return {
         "answers": known.judged((public @ answered, test @ answered)),
         "both": known.judged((public @ both, test @ both)),
