@@ -105,9 +105,11 @@ def rknn(
 
 @app.command()
 def privatekt(
-    data: str = typer.Option(..., help="mnist, pneumonia (PneumoniaMNIST) or text (medical abstracts)."),
+    data: str = typer.Option(
+        ..., help="mnist, mnist-1000 (holders), pneumonia (PneumoniaMNIST), text (medical abstracts), news (AG News)."
+    ),
     folder: Path = typer.Option(..., help="The folder with the data set's published files."),
-    figure: str = typer.Option("main", help="main, totals, ablation, curve, growth; or several: a,b."),
+    figure: str = typer.Option("main", help="main, totals, groups, ablation, curve, growth; or several: a,b."),
     rounds: int | None = typer.Option(None, min=1, help="Shorten or lengthen the runs; tables say how long they were."),
     runs: int = typer.Option(3, min=1, help="Seeded runs of every line."),
     out: Path = OUT,
@@ -130,14 +132,16 @@ def privatekt(
 def fedmd(
     figure: str = typer.Option(
         "subsets",
-        help="subsets, kinds, partitions, parties, convergence, schedule, guarantees; privacy and noise are "
+        help="subsets, kinds, partitions, parties, convergence, schedule, guarantees, sums; privacy and noise are "
         "computed and need no data; or several: a,b.",
     ),
     data: str | None = typer.Option(
-        None, help="fashion or clothes (Fashion-MNIST; public MNIST, or unlabeled clothes), cifar10, femnist."
+        None,
+        help="fashion or clothes (Fashion-MNIST; public MNIST, or unlabeled clothes), cifar10, cifar100, "
+        "cifar100-superclasses, femnist.",
     ),
     folder: Path | None = typer.Option(
-        None, help="The folder with the published files: fashion-mnist/, mnist/, cifar10/, femnist-digits/."
+        None, help="The folder with the published files: fashion-mnist/, mnist/, cifar10/, cifar100/, femnist-digits/."
     ),
     runs: int = typer.Option(3, min=1, help="Seeded runs of every line."),
     out: Path = OUT,

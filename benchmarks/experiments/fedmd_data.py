@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tacit.core import Integers, InvalidInput, SeededRandomness, permutations
-from tacit.datasets.color_images import read_cifar10
+from tacit.datasets.color_images import read_cifar10, read_cifar100
 from tacit.datasets.mnist import find_idx, read_idx
 from tacit.private.partition import split_by_owner
 from tacit.runs.task import Partition
@@ -25,6 +25,8 @@ from tacit.runs.task import Partition
 __all__ = [
     "STAND_INS",
     "StandIn",
+    "cifar100_six",
+    "cifar100_superclasses",
     "cifar_six",
     "clothes",
     "fashion_six",
@@ -34,6 +36,8 @@ __all__ = [
 
 # The first six classes of Fashion-MNIST, and the six animals of CIFAR-10.
 FASHION, ANIMALS = tuple(range(6)), (2, 3, 4, 5, 6, 7)
+# Of CIFAR-100, as in the paper.
+SUBCLASSES, SUPERCLASSES = (0, 2, 20, 63, 71, 82), tuple(range(6))
 TESTED = 2000  # every party's model predicts the test part after every round
 CHOSEN_WITH = 6000  # samples that chose a setting
 INK = 50  # of 255: lighter pixels are paper
@@ -156,11 +160,52 @@ def cifar_six(folder: str | Path, records: int = 3000, public: int = 10_000) -> 
     )  # fmt: skip
 
 
+def cifar100_six(folder: str | Path, public: int = 10_000) -> StandIn:
+    """The paper's own: six subclasses of CIFAR-100 (``cifar100/``), 3,000 images, are private; public CIFAR-10."""
+    train, test = (read_cifar100(Path(folder) / "cifar100", part) for part in ("train", "test"))
+    own, tested = (np.flatnonzero(np.isin(part.fine, SUBCLASSES)) for part in (train, test))
+    own = own[_shuffled(len(own), 13)]
+    shown, marks = read_cifar10(Path(folder) / "cifar10" / "data_batch_1.bin")
+    return StandIn(
+        "six subclasses of CIFAR-100, public CIFAR-10", train.images[own], train.fine[own], None, shown[:public],
+        marks[:public], (test.images[tested], test.fine[tested]), SUBCLASSES,
+    )  # fmt: skip
+
+
+def cifar100_superclasses(folder: str | Path, parties: int = 10, records: int = 300) -> StandIn:
+    """The paper's non-IID case: superclasses 0 to 5 of CIFAR-100, each party has one subclass of each; public CIFAR-10.
+
+    The test has as many images of every subclass, of which a party knows one in five.
+    """
+    train, test = (read_cifar100(Path(folder) / "cifar100", part) for part in ("train", "test"))
+    rows, owners = [], []
+    for superclass in SUPERCLASSES:
+        inside = np.unique(train.fine[train.coarse == superclass])
+        for place, subclass in enumerate(inside):
+            own = np.flatnonzero(train.fine == subclass)
+            own = own[_shuffled(len(own), 13)]
+            # Parties that share a subclass have different images of it.
+            for nth, party in enumerate(range(place, parties, len(inside))):
+                share = own[nth * records // len(SUPERCLASSES) :][: records // len(SUPERCLASSES)]
+                rows.append(share)
+                owners.append(np.full(len(share), party))
+    kept, tested = np.concatenate(rows), np.flatnonzero(np.isin(test.coarse, SUPERCLASSES))
+    tested = tested[_shuffled(len(tested), 7)[:TESTED]]
+    shown, marks = read_cifar10(Path(folder) / "cifar10" / "data_batch_1.bin")
+    return StandIn(
+        "superclasses 0 to 5 of CIFAR-100, one subclass of each per party, public CIFAR-10", train.images[kept],
+        train.coarse[kept], np.concatenate(owners), shown, marks, (test.images[tested], test.coarse[tested]),
+        SUPERCLASSES,
+    )  # fmt: skip
+
+
 STAND_INS: Mapping[str, Callable[[str | Path], StandIn]] = {
     "fashion": fashion_six,
     "cifar10": cifar_six,
     "femnist": femnist_digits,
     "clothes": clothes,
+    "cifar100": cifar100_six,
+    "cifar100-superclasses": cifar100_superclasses,
 }
 
 

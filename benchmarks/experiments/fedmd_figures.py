@@ -9,6 +9,7 @@ import numpy as np
 
 from experiments.fedmd import PAPER, FedBench, FedSetting
 from experiments.fedmd_published import PRINTED
+from experiments.fedmd_sums import sums
 from experiments.table import Result
 from tacit.mechanisms.central.sampling import SubsetSample
 from tacit.report.charts import Chart, Panel
@@ -204,4 +205,5 @@ FIGURES: Mapping[str, Callable[[FedBench], Figure]] = {
     "convergence": convergence,
     "schedule": schedule,
     "guarantees": guarantees,
+    "sums": sums,
 }

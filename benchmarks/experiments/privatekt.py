@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from experiments.measured import Memory
+from experiments.measured import Memory, code_of
 from experiments.privatekt_data import DATA, Data, Setting
 from experiments.table import Row
 from tacit.core import InvalidInput
@@ -49,6 +50,7 @@ class TransferBench:
     runs: int
     tell: Callable[[str], None]
     rounds: int | None = None
+    beliefs: NDArray[Any] | None = None
 
     @classmethod
     def open(
@@ -78,6 +80,8 @@ class TransferBench:
         """The accuracy, its curve and the price of one run, as found in the cache or measured now."""
         used = self.parts if parts is None else parts
         words = {"bench": "privatekt", "data": self.name, "setting": repr(setting), "seed": seed}
+        if setting.groups is not None:
+            words["code"] = code_of("tacit.methods.privatekt.method", "tacit.methods.privatekt.holder")
         if parts is not None:
             words["parts"] = hashlib.sha256(parts.private_labels.tobytes()).hexdigest()[:16]
         kept = self.cache / "rounds" / hashlib.sha256(repr(words).encode()).hexdigest()[:24]
@@ -90,12 +94,15 @@ class TransferBench:
             method = PrivateKT(
                 round_epsilon=setting.round_epsilon, rounds=setting.rounds, queries_per_round=setting.answers,
                 participation=setting.participation, model=setting.model, learning=setting.learning,
-                teaching=setting.teaching, eval_every=EVERY,
+                teaching=setting.teaching, eval_every=EVERY, local=setting.local, groups=setting.groups,
+                representation=setting.representation, beliefs=self.beliefs if setting.names else None,
             )  # fmt: skip
             holders = setting.holders
             made = distill(
                 (used.private_samples, used.private_labels), used.public_samples, setting.epsilon,
-                delta=setting.delta, method=method, classes=used.classes, seed=seed, checkpoint=kept,
+                delta=setting.delta, method=method, classes=used.classes, seed=seed,
+                # A run without networks is over in seconds.
+                checkpoint=kept if isinstance(setting.model, str) else None,
                 holders=holders if setting.alpha is None else Partition(holders, "dirichlet", setting.alpha),
                 test=(used.test_samples, used.test_labels), observer=Observer(progress=tell),
             )  # fmt: skip

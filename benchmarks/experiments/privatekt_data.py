@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.development import medical_abstracts
+from experiments.development import medical_abstracts, read_set
 from tacit.datasets.mnist import medmnist, mnist
 from tacit.datasets.published import Parts, rows_of, split
 from tacit.datasets.tables import row_marks
@@ -32,7 +32,11 @@ class Setting:
     holders: int = 80
     alpha: float = 0.5
     participation: float = 0.5
-    model: str = "auto"
+    model: Any = "auto"
+    local: Any = None
+    groups: int | None = None
+    representation: Any = "identity"
+    names: bool = False  # whether beliefs from the classes' names are given
     learning: Learning = field(default_factory=Learning)
     teaching: Teaching = field(default_factory=lambda: Teaching(pool=2000))
 
@@ -74,8 +78,21 @@ def _text(folder: Path, cache: Path) -> Parts:
     return repartitioned("text", (encoded[known], labels[known]), (encoded[test], labels[test]), 788)
 
 
-# Of an abstract, and abstracts for the test.
-TOKENS, TESTED = 128, 600
+def _news(folder: Path, cache: Path) -> Parts:
+    from tacit.representations.torch_minilm import TextFeatures
+
+    known, kept = read_set("ag-news", folder), EncodedCache(cache / "encoded")
+    private, public, test = (
+        kept.encode(TextFeatures(NEWS_TOKENS), np.array(texts.tolist()))
+        for texts in (known.private[0], known.public, known.test[0])
+    )
+    return Parts(
+        private, known.private[1], public, known.public_labels, test, known.test[1], np.array(known.classes)
+    )  # fmt: skip
+
+
+# Of an abstract and of a piece of news, and abstracts for the test.
+TOKENS, NEWS_TOKENS, TESTED = 128, 64, 600
 
 DATA: Mapping[str, Data] = {
     "mnist": Data(
@@ -85,6 +102,15 @@ DATA: Mapping[str, Data] = {
         (
             "12,000 of the 60,000 training images are public, 48,000 private: 80 holders, classes divided by "
             "Dirichlet draws (.5). The test file is for the test.",
+        ),
+    ),
+    "mnist-1000": Data(
+        _mnist,
+        replace(AUTHORS, holders=1000),
+        80,
+        (
+            "12,000 of the 60,000 training images are public, 48,000 private: 1,000 holders of 48 on average, classes "
+            "divided by Dirichlet draws (.5). The test file is for the test.",
         ),
     ),
     "pneumonia": Data(
@@ -105,6 +131,16 @@ DATA: Mapping[str, Data] = {
             "Medical abstracts, five classes, 2,888 of the published test file only: 600 for the test, 788 public, "
             "1,500 private: 30 holders, Dirichlet (.5). Texts are encoded by MiniLM (public weights; the first "
             f"{TOKENS} tokens), and networks are perceptrons on the encodings.",
+        ),
+    ),
+    "news": Data(
+        _news,
+        replace(AUTHORS, holders=200, alpha=1.0, rounds=100),
+        40,
+        (
+            "AG News, four classes: of 10,000 texts of the training file 7,000 are private, 200 holders, Dirichlet "
+            "(1: at .5 some holder has no text at all), and 3,000 public; the whole test file, 7,600, is for the test. Texts are encoded by MiniLM (public "
+            f"weights; the first {NEWS_TOKENS} tokens).",
         ),
     ),
 }

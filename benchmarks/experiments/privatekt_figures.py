@@ -14,6 +14,7 @@ import numpy as np
 
 from experiments.privatekt import TransferBench
 from experiments.privatekt_data import Setting
+from experiments.privatekt_groups import groups
 from experiments.table import Result, Row
 from tacit.core import SeededRandomness, permutations
 from tacit.datasets.published import Parts
@@ -220,4 +221,5 @@ FIGURES: Mapping[str, Callable[[TransferBench], Made]] = {
     "ablation": ablation,
     "curve": curve,
     "growth": growth,
+    "groups": groups,
 }

@@ -5,13 +5,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 from tacit.cli import main
 from tacit.datasets.published import digits
 
 pytest.importorskip("torch")
 
-from experiments import privatekt, privatekt_data, privatekt_figures
+from experiments import privatekt, privatekt_data, privatekt_figures, privatekt_groups
 from experiments.privatekt import TransferBench
 from tacit.core.errors import InvalidInput
 from tacit.methods.privatekt.options import Learning, Teaching
@@ -97,3 +98,29 @@ def test_the_command_writes_what_it_measured(bench, tmp_path, capsys):
 def test_unknown_data_is_named(tmp_path):
     with pytest.raises(InvalidInput, match="unknown data set 'faces'"):
         TransferBench.open("faces", tmp_path, tmp_path, 1, print)
+
+
+def test_groups_are_measured_with_and_without_importance_beside_no_answers_and_true_labels(bench, monkeypatch):
+    how = privatekt_groups.Grouped("pca", LogisticRegression(C=1e-3, max_iter=2000), knowledge="pixels")
+    monkeypatch.setitem(privatekt_groups.GROUPED, "toy", how)
+    table, chart = privatekt_groups.groups(bench)
+    named = {row.names["what"]: row for row in table.rows}
+    assert len(named) == len(table.rows) == 13
+    for total in (5, 10, 20):
+        asked = [row for what, row in named.items() if what.startswith(f"total ε = {total}:")]
+        assert all(0 < run["epsilon"] <= total for row in asked for run in row.runs)
+    assert named["ε = 0: the most frequent class of the test"].runs[0]["epsilon"] == 0
+    true = named["true labels of all public samples, no privacy"].runs[0]
+    assert true["accuracy"] > 0.9
+    assert "epsilon" not in true
+    gains = next(note for note in table.notes if "95 % interval" in note)
+    assert gains.count("±") == 7
+    assert list(chart.panels[0].curves) == ["groups", "groups, no importance sampling"]
+
+
+def test_a_map_places_the_samples_that_it_was_made_from_only():
+    rows = PARTS.public_samples[:150].astype(np.float32)
+    made = privatekt_groups.Mapped.fit(rows, components=3)
+    assert made.encode(rows).shape == (150, 3)
+    with pytest.raises(KeyError):
+        made.encode(rows[1:])

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from tacit.core import BudgetExceeded, Integers, InvalidInput, NoResponse, Reals, Release, Spend, gather
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
+from tacit.methods.privatekt.groups import Groups
 from tacit.methods.privatekt.options import TARGETS, Teaching
 from tacit.methods.privatekt.wire import LabelAsk
 
@@ -35,11 +36,12 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Answered:
-    """One round's answers: the public rows, unbiased fractions of every label, and their variances."""
+    """One round's answers: the rows or groups asked about, unbiased label fractions, their variances, and counts."""
 
     rows: Integers  # (answers,)
     shares: Reals  # (answers, classes)
     variances: Reals  # (answers, classes)
+    counts: Integers  # (answers, classes), how often each label was answered
 
 
 @dataclass(frozen=True)
@@ -49,6 +51,19 @@ class Lesson:
     samples: NDArray[Any]  # (n, *shape)
     targets: Reals  # (n, classes)
     weights: Reals  # (n,)
+
+    def balanced(self) -> Lesson:
+        """The same, with the same total weight for every class that it teaches.
+
+        >>> lesson = Lesson(np.zeros((3, 1)), np.array([[1.0, 0], [1, 0], [0, 1]]), np.ones(3)).balanced()
+        >>> lesson.weights.tolist()
+        [0.75, 0.75, 1.5]
+        """
+        masses = self.targets * self.weights[:, None]
+        each = masses.sum(axis=0)
+        scaled = masses * np.where(each > 0, each.sum() / ((each > 0).sum() * np.where(each > 0, each, 1)), 0)
+        weights = scaled.sum(axis=1)
+        return Lesson(self.samples, scaled / np.where(weights > 0, weights, 1)[:, None], weights)
 
     def __add__(self, other: Lesson) -> Lesson:
         return Lesson(
@@ -205,10 +220,14 @@ class LabelCoordinator:
         teaching: Teaching | None = None,
         purpose: str = "PrivateKT labels",
         seed: int = 0,
+        groups: Groups | None = None,
     ) -> None:
-        if mechanism.answers > len(public):
+        # What can be asked about: rows of answers name places here.
+        self._questions = public if groups is None else groups.questions
+        if mechanism.answers > len(self._questions):
+            what = "public samples" if groups is None else "groups"
             raise InvalidInput(
-                f"queries_per_round must be at most the {len(public)} public samples, got {mechanism.answers}"
+                f"queries_per_round must be at most the {len(self._questions)} {what}, got {mechanism.answers}"
             )
         if not 1 <= invited <= holders:
             raise InvalidInput(f"invited must be between 1 and the {holders} holders, got {invited}")
@@ -225,6 +244,7 @@ class LabelCoordinator:
         self._teaching = teaching or Teaching()
         self._purpose = purpose
         self._seed = seed
+        self._groups = groups
         # The rows of the current round, cached because choosing them evaluates every public sample.
         self._picked: tuple[TransferState, Integers] | None = None
 
@@ -249,7 +269,7 @@ class LabelCoordinator:
         if state.round >= self._rounds or not len(invited):
             return None
         return LabelAsk(
-            samples=self._public[self._rows(state)],
+            samples=self._questions[self._rows(state)],
             weights=state.model if self._trainer.travels else None,
             mechanism=self._mechanism,
             invited=tuple(invited.tolist()),
@@ -272,12 +292,19 @@ class LabelCoordinator:
         if not given.any():
             return after
         round_answers = gather([answer for answer, kept in zip(answers, given, strict=True) if kept])
-        answered = round_answers.map(lambda labels: Answered(rows, *self._mechanism.shares(np.array(labels))))
+        answered = round_answers.map(lambda labels: self._answered(rows, np.array(labels)))
         after = replace(after, answered=(*after.answered, answered))
         return after if self._waiting(after) else replace(after, model=self._taught(after))
 
+    def _answered(self, rows: Integers, sheets: Integers) -> Answered:
+        classes = self._mechanism.classes
+        counts = np.array([np.bincount(column, minlength=classes) for column in sheets.T])
+        return Answered(rows, *self._mechanism.shares(sheets), counts)
+
     def _waiting(self, state: TransferState) -> bool:
-        """Whether there are too few rounds of answers for the first training."""
+        """Whether it is too early to train: too few rounds of answers, or groups that no model is needed to choose."""
+        if self._groups is not None:
+            return state.round < self._rounds
         return len(state.answered) < min(self._teaching.warmup_rounds, self._rounds)
 
     def result(self, state: TransferState) -> Release[TaughtModel]:
@@ -305,7 +332,7 @@ class LabelCoordinator:
         rows = np.concatenate([each.rows for each in answered])
         shares = np.sum([each.shares.sum(axis=0) for each in answered], axis=0)
         targets = np.tile(np.eye(len(shares))[shares.argmax()], (len(rows), 1))
-        return self._trainer.learn(state.model, Lesson(self._public[rows], targets, np.ones(len(rows))), self._seed)
+        return self._trainer.learn(state.model, Lesson(self._questions[rows], targets, np.ones(len(rows))), self._seed)
 
     def _state(self, model: bytes) -> TransferState:
         nobody = np.zeros(self._holders, dtype=np.int64)
@@ -330,25 +357,29 @@ class LabelCoordinator:
         return drawn
 
     def _rows(self, state: TransferState) -> Integers:
-        """The public samples of this round."""
+        """The public samples of this round, or its groups."""
         if self._picked is None or self._picked[0] is not state:
-            pool = self._pool(state.round, "pool")
-            unsure = np.zeros(len(pool))
-            # The entropy of an untrained model means nothing.
-            if self._teaching.importance and len(state.answered) >= self._teaching.warmup_rounds:
-                unsure = entropies(self._trainer.probabilities(state.model, self._public[pool]))
-            draw = public_draw(self._seed, state.round, "rows")
-            self._picked = state, pool[choose_uncertain(unsure, self._mechanism.answers, draw)]
+            self._picked = state, self._chosen(state, public_draw(self._seed, state.round, "rows"))
         return self._picked[1]
+
+    def _chosen(self, state: TransferState, draw: SeededRandomness) -> Integers:
+        if self._groups is not None:
+            counts = self._counts(self._groups, state)
+            return self._groups.ask(counts, self._mechanism, self._teaching.importance, draw)
+        pool = self._pool(state.round, "pool")
+        unsure = np.zeros(len(pool))
+        # The entropy of an untrained model means nothing.
+        if self._teaching.importance and len(state.answered) >= self._teaching.warmup_rounds:
+            unsure = entropies(self._trainer.probabilities(state.model, self._public[pool]))
+        rows: Integers = pool[choose_uncertain(unsure, self._mechanism.answers, draw)]
+        return rows
 
     def _taught(self, state: TransferState) -> bytes:
         """The model after training on the buffered answers and, with self-training, on its confident predictions."""
         plan = self._teaching
-        kept = state.answered if plan.buffer is None else state.answered[-plan.buffer :]
-        rows = np.concatenate([each.value.rows for each in kept])
-        shares = np.concatenate([each.value.shares for each in kept])
-        variances = np.concatenate([each.value.variances for each in kept])
-        lesson = Lesson(self._public[rows], *targets_of(shares, variances, plan.targets))
+        lesson = self._lesson(state) if self._groups is None else self._group_lesson(self._groups, state)
+        if plan.balanced:
+            lesson = lesson.balanced()
         seed = int(public_draw(self._seed, state.round, "learning").words(1)[0] >> np.uint64(16))
         model = self._trainer.learn(state.model, lesson, seed)
         if not plan.self_training:
@@ -362,3 +393,28 @@ class LabelCoordinator:
         weight = plan.self_weight * lesson.weights.sum() / len(sure)
         more = Lesson(self._public[pool[sure]], own, np.full(len(sure), weight))
         return self._trainer.learn(model, lesson + more, seed + 1)
+
+    def _lesson(self, state: TransferState) -> Lesson:
+        """The samples of the buffered rounds."""
+        plan = self._teaching
+        kept = state.answered if plan.buffer is None else state.answered[-plan.buffer :]
+        rows = np.concatenate([each.value.rows for each in kept])
+        shares = np.concatenate([each.value.shares for each in kept])
+        variances = np.concatenate([each.value.variances for each in kept])
+        return Lesson(self._public[rows], *targets_of(shares, variances, plan.targets))
+
+    def _counts(self, groups: Groups, state: TransferState) -> Reals:
+        """The answers about each group so far."""
+        counts = np.zeros((len(groups.questions), self._mechanism.classes))
+        for each in state.answered:
+            np.add.at(counts, each.value.rows, each.value.counts)
+        return counts
+
+    def _group_lesson(self, groups: Groups, state: TransferState) -> Lesson:
+        """All public samples, each with the class probabilities that the answers about its group give it."""
+        chances = groups.sample_chances(self._counts(groups, state), self._mechanism)
+        if self._teaching.targets == "soft":
+            return Lesson(self._public, chances, np.ones(len(chances)))
+        ordered = np.sort(chances, axis=1)
+        sure = np.ones(len(chances)) if self._teaching.targets == "hard" else ordered[:, -1] - ordered[:, -2]
+        return Lesson(self._public, np.eye(chances.shape[1])[chances.argmax(axis=1)], sure)

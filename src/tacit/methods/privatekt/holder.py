@@ -189,7 +189,9 @@ def _flat(samples: NDArray[Any]) -> NDArray[Any]:
 class ClassifierLocal:
     """Any scikit-learn classifier as the local model, trained once on the holder's records.
 
-    A holder whose records are all of one class answers with that class.
+    A holder whose records are all of one class answers with that class. Predicted probabilities are divided by the
+    frequencies of the classes at the holder, as networks' are: it names the class that its records of this kind are
+    most unusually often of, not the one that it has most of.
 
     >>> from tacit.students.weighted import logistic
     >>> local = ClassifierLocal(logistic(), classes=2)
@@ -211,11 +213,33 @@ class ClassifierLocal:
 
         if len(np.unique(labels)) < 2:
             return DummyClassifier(strategy="most_frequent").fit(_flat(samples), labels)
-        return clone(self.estimator).fit(_flat(samples), labels)
+        return Adjusted(clone(self.estimator).fit(_flat(samples), labels), labels)
 
     def labels(self, prepared: Sequence[Any], weights: bytes | None, asked: NDArray[Any], seed: int) -> list[Integers]:
         """The labels of the samples by each classifier."""
         return [np.asarray(model.predict(_flat(asked)), dtype=np.int64) for model in prepared]
+
+
+class Adjusted:
+    """A trained classifier that predicts as if all classes of its records had been equally frequent.
+
+    >>> from tacit.students.weighted import logistic
+    >>> rows, labels = np.array([[0.0], [0.0], [0.0], [1.0]]), np.array([0, 0, 0, 1])
+    >>> model = logistic().fit(rows, labels)
+    >>> model.predict([[0.2], [0.4]]).tolist(), Adjusted(model, labels).predict(np.array([[0.2], [0.4]])).tolist()
+    ([0, 0], [0, 1])
+    """
+
+    def __init__(self, classifier: Any, labels: Integers) -> None:  # noqa: ANN401
+        self.classifier = classifier
+        self.frequencies = np.unique(labels, return_counts=True)[1] / len(labels)
+
+    def predict(self, samples: NDArray[Any]) -> Integers:
+        """The class of each sample; a classifier without probabilities is taken at its word."""
+        if not hasattr(self.classifier, "predict_proba"):
+            return np.asarray(self.classifier.predict(samples), dtype=np.int64)
+        odds = self.classifier.predict_proba(samples) / self.frequencies
+        return np.asarray(self.classifier.classes_[odds.argmax(axis=1)], dtype=np.int64)
 
 
 class ClassifierTrainer:

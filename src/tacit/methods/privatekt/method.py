@@ -12,9 +12,11 @@ from tacit.core import Adjacency, Exchange, InvalidInput, Ledger, Trust, Unit, n
 from tacit.core.options import to_recipe
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.methods.privatekt.coordinator import GlobalTrainer, LabelCoordinator, TaughtModel, TransferState, public_draw
+from tacit.methods.privatekt.groups import Groups, suggest_groups
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalTrainer, models
 from tacit.methods.privatekt.options import PrivateKT
 from tacit.methods.privatekt.plan import TransferPlan, plan_transfer
+from tacit.methods.rknn.plan import vote_representation
 from tacit.methods.task import Account, Job, Nodes, Outcome, Task, untrained
 from tacit.private.gate import Gate
 from tacit.private.records import require_usable
@@ -36,14 +38,27 @@ def prepare(task: Task, options: PrivateKT) -> Job:
     plan = plan_transfer(len(task.classes), holders, task.epsilon, task.delta, options)
     model = untrained(options.model) if options.model in CLASSIFIERS else options.model
     trainer, local = models(model, options.local, task.public, task.classes, options.learning, task.seed or 0)
+    groups = None if options.groups is None else form_groups(task, options, plan)
     coordinator = LabelCoordinator(
         task.public, trainer, plan.mechanism, plan.holders, plan.invited, plan.rounds, task.request, plan.most,
-        options.teaching, seed=task.seed or 0,
+        options.teaching, seed=task.seed or 0, groups=groups,
     )  # fmt: skip
     for part in task.parts:
         require_usable(part, len(task.classes))
     measured = MeasuredCoordinator(coordinator, trainer, task, options)
-    return LabelJob(task, options, plan, measured, trainer, local)
+    return LabelJob(task, options, plan, measured, trainer, local, None if groups is None else len(groups.questions))
+
+
+def form_groups(task: Task, options: PrivateKT, plan: TransferPlan) -> Groups:
+    """The public samples in groups, as many as the options say or as suit the number of answers."""
+    classes = len(task.classes)
+    answers = min(plan.rounds * plan.invited, plan.holders * plan.most) * plan.mechanism.answers
+    count = options.groups or suggest_groups(answers, classes, len(task.public))
+    _, space = vote_representation(options.representation, task.public, count)
+    task.check_representation(space)
+    even = np.full((len(task.public), classes), 1 / classes)
+    beliefs = even if options.beliefs is None else np.asarray(options.beliefs)
+    return Groups.of(task.public, count, beliefs, space.encode(task.public), task.seed or 0)
 
 
 class MeasuredCoordinator:
@@ -57,7 +72,9 @@ class MeasuredCoordinator:
     def fold(self, state: TransferState, answers: Sequence[Any]) -> TransferState:
         """The state after a round, measured if it is time."""
         after, test = self._inner.fold(state, answers), self._task.test
-        due = after.round % self._options.eval_every == 0 or after.round == self._options.rounds
+        # With groups there is no model before the last round.
+        early = self._options.groups is None and after.round % self._options.eval_every == 0
+        due = early or after.round == self._options.rounds
         if test is not None and due:
             guessed = self._trainer.probabilities(after.model, test[0]).argmax(axis=1)
             self.curve.append((after.round, float(np.mean(guessed == test[1]))))
@@ -76,6 +93,7 @@ class LabelJob:
     coordinator: MeasuredCoordinator
     trainer: GlobalTrainer
     local: LocalTrainer
+    groups: int | None = None
     unit: Unit = field(default_factory=Unit.whole_holder)
     trust: Trust = Trust.LOCAL
     caveats: tuple[str, ...] = ()
@@ -93,6 +111,7 @@ class LabelJob:
             "invited": self.plan.invited,
             "max_participations": self.plan.most,
             "round_epsilon": str(self.plan.mechanism.epsilon),
+            **({} if self.groups is None else {"groups": self.groups}),
             "model": type(self.trainer).__name__,
             "local": type(self.local).__name__,
         }

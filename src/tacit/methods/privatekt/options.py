@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from tacit.core import InvalidInput, Number
+from tacit.core import InvalidInput, Number, Representation
 from tacit.core.options import check, option, with_renamed
 
 __all__ = ["TARGETS", "Learning", "PrivateKT", "Teaching"]
@@ -34,9 +34,9 @@ class Teaching:
     ``importance`` chooses uncertain samples instead of random ones. ``buffer`` is the number of rounds whose answers
     are used for training (1 switches it off, None uses all). ``self_training`` adds public samples that the model
     predicts with at least ``confidence``, with its prediction as the label; together they have ``self_weight`` times
-    the weight of the answers. ``pool`` limits how many random public samples the model scores per round.
-    ``warmup_rounds`` is the number of rounds before the first training: a network trained on two labels would predict
-    only these, and so would the local ones that start from it.
+    the weight of the answers. ``balanced`` gives every class the same total weight. ``pool`` limits how many random
+    public samples the model scores per round. ``warmup_rounds`` is the number of rounds before the first training: a
+    network trained on two labels would predict only these, and so would the local ones that start from it.
     """
 
     renamed: ClassVar[Mapping[str, str]] = {"waiting": "warmup_rounds", "trust": "self_weight"}
@@ -52,6 +52,9 @@ class Teaching:
     )
     targets: str = option("weighted", "How answers become targets: hard, soft or weighted.", choices=TARGETS)
     pool: int | None = option(None, "Public samples scored per round; by default all.", least=1)
+    balanced: bool = option(
+        False, "Teach all classes with the same total weight: they may be otherwise frequent where the model is used."
+    )
     warmup_rounds: int = option(5, "Rounds of answers collected before the first training.", least=1)
 
     def __post_init__(self) -> None:
@@ -86,8 +89,9 @@ class PrivateKT:
     """PrivateKT: each holder answers a few queries per round by randomized response; a global model learns from them.
 
     ``epsilon`` of a run is the total of one holder over all its rounds; ``round_epsilon`` sets the cost of one round
-    instead. ``model`` is a network by name (``auto`` chooses by the samples) or any scikit-learn classifier; ``local``
-    is the holders' model if it is a different one.
+    instead. With ``groups`` each question is about a group of public samples that are alike (in ``representation``),
+    and the model is trained once, at the end, on all of them. ``model`` is a network by name (``auto`` chooses by the
+    samples) or any scikit-learn classifier; ``local`` is the holders' model if it is a different one.
     """
 
     name: ClassVar[str] = "privatekt"
@@ -111,6 +115,23 @@ class PrivateKT:
     local: Any = option(None, "The holders' local model, if it differs from the global one.", typed=False)
     teaching: Teaching = option(Teaching(), "How the global model learns from answers.", typed=False)
     learning: Learning = option(Learning(), "How networks are trained.", typed=False)
+    groups: int | None = option(
+        None,
+        "Ask about groups of public samples that are alike, and teach all of a group: this many groups, 0 for a "
+        "number that suits the answers; by default single samples are asked about.",
+        least=0,
+    )
+    representation: str | Representation = option(
+        "auto",
+        "With groups: the space they are formed in: auto; identity, standardized, pca, spectral, umap; for images "
+        "gradients, handwriting. Fitted on public data only.",
+    )
+    beliefs: Any = option(
+        None,
+        "With groups: class probabilities of each public sample from public knowledge, such as a text's likeness to "
+        "the classes' names.",
+        typed=False,
+    )
     eval_every: int = option(10, "Rounds between two measurements on the test set, if there is one.", least=1)
 
     def __post_init__(self) -> None:
