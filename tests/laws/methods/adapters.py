@@ -92,6 +92,7 @@ class Adapter:
     delta_options: Mapping[str, Any] | None = None
     gaussian: bool = False  # whether its δ is that of Gaussian noise
     sampled: bool = False  # whether its δ is that of Gaussian noise on samples of the records
+    composed: bool = False  # whether its δ is that of Gaussian noise and of something else in one payment
     adjacency: str = "replace-one"
     magic: tuple[str, Any] = ("student", "magic")
     one_in: int = 3  # of how many laws one tries it in every test run, where it is not the plainest of its method
@@ -266,7 +267,8 @@ def _in_process() -> list[Adapter]:
                 gaussian=True),
         # So large an ε that three teachers are enough for a test of their votes.
         Adapter("pate, tested", tacit.PATE(queries=20, contested=0.1), 60, delta="1e-5", delta_options={}),
-        Adapter("pate, estimated", tacit.PATE(queries=20, cost_estimate=0.2), 40, delta="1e-5", delta_options={}),
+        Adapter("pate, estimated", tacit.PATE(queries=20, cost_estimate=0.2), 40, delta="1e-5", delta_options={},
+                composed=True),
     ]  # fmt: skip
 
 

@@ -103,5 +103,5 @@ def looked_at_before(method):
 
 def added_simply(method):
     """What can be added up without an accountant."""
-    no_sum = method.delta and (method.gaussian or method.sampled)
+    no_sum = method.delta and (method.gaussian or method.sampled or method.composed)
     return paying(method) or ("Gaussian noise has no simple sum" if no_sum else None)
