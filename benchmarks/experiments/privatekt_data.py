@@ -138,9 +138,9 @@ DATA: Mapping[str, Data] = {
         replace(AUTHORS, holders=200, alpha=1.0, rounds=100),
         40,
         (
-            "AG News, four classes: of 10,000 texts of the training file 7,000 are private, 200 holders, Dirichlet "
-            "(1: at .5 some holder has no text at all), and 3,000 public; the whole test file, 7,600, is for the test. Texts are encoded by MiniLM (public "
-            f"weights; the first {NEWS_TOKENS} tokens).",
+            "AG News, four classes: of 10,000 texts of the training file 7,000 are private, 200 holders, Dirichlet (1: "
+            "at .5 some holder has no text at all), and 3,000 public; the whole test file, 7,600, is for the test. "
+            f"Texts are encoded by MiniLM (public weights; the first {NEWS_TOKENS} tokens).",
         ),
     ),
 }
