@@ -11,7 +11,7 @@ from tacit.core.randomness import SeededRandomness
 from tacit.core.release import restored
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.coordinator import LabelCoordinator
-from tacit.methods.privatekt.groups import DOUBT, Groups, information, log_odds, suggest_rounds
+from tacit.methods.privatekt.groups import HOLDERS_DOUBT, Groups, answer_information, log_odds, suggest_rounds
 from tacit.methods.privatekt.options import Teaching
 from tacit.runs.drive import drive
 
@@ -56,14 +56,14 @@ def test_information_is_the_mutual_information_of_the_channel():
     np.fill_diagonal(channel, (1 - doubt) * rates.one + doubt / 3)
     assert channel.sum(axis=1) == pytest.approx(1)
     expected = (channel / 3 * np.log(channel * 3)).sum()
-    assert information(mechanism, doubt) == pytest.approx(expected)
+    assert answer_information(mechanism, doubt) == pytest.approx(expected)
 
 
 def test_more_answers_are_planned_until_noise_drowns_each():
     rounds = suggest_rounds(5, 10, "1e-5")
 
     def said(count):
-        return count * information(RandomizedLabels.for_total(5, 1, 10, "1e-5", count))
+        return count * answer_information(RandomizedLabels.for_total(5, 1, 10, "1e-5", count))
 
     assert said(rounds) > max(said(rounds - 1), said(rounds + 1))
 
@@ -84,7 +84,7 @@ def test_importance_asks_about_large_groups_first_and_not_about_known_ones():
 
 def test_doubt_follows_how_well_the_answers_agree():
     groups = made()
-    assert groups.doubt(np.zeros((3, 3)), CLEAR) == pytest.approx(DOUBT, abs=0.051)
+    assert groups.doubt(np.zeros((3, 3)), CLEAR) == pytest.approx(HOLDERS_DOUBT, abs=0.051)
     agreeing, contradicting = np.diag([30.0, 30.0, 30.0]), np.full((3, 3), 10.0)
     assert groups.doubt(agreeing, CLEAR) < 0.1
     assert groups.doubt(contradicting, CLEAR) > 0.7
