@@ -138,7 +138,9 @@ class Groups:
         return _normalized(np.log(self.beliefs) + odds * counts[self.membership])
 
     def doubt(self, counts: Reals, mechanism: RandomizedLabels) -> float:
-        """The fraction of holders' labels that say nothing, which explains the answers best; before any, about HOLDERS_DOUBT.
+        """The fraction of holders' labels that say nothing, which explains the answers best.
+
+        Before any answer it is about HOLDERS_DOUBT.
 
         Answers about one group agree where holders are right, and are spread where they are not.
         """
