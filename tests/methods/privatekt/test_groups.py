@@ -11,7 +11,7 @@ from tacit.core.randomness import SeededRandomness
 from tacit.core.release import restored
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.coordinator import LabelCoordinator
-from tacit.methods.privatekt.groups import LABEL_DOUBT, Groups, answer_information, log_odds, suggest_rounds
+from tacit.methods.privatekt.groups import HOLDERS_DOUBT, Groups, answer_information, log_odds, suggest_rounds
 from tacit.methods.privatekt.options import Teaching
 from tacit.runs.drive import drive
 
@@ -84,7 +84,7 @@ def test_importance_asks_about_large_groups_first_and_not_about_known_ones():
 
 def test_doubt_follows_how_well_the_answers_agree():
     groups = made()
-    assert groups.doubt(np.zeros((3, 3)), CLEAR) == pytest.approx(LABEL_DOUBT, abs=0.051)
+    assert groups.doubt(np.zeros((3, 3)), CLEAR) == pytest.approx(HOLDERS_DOUBT, abs=0.051)
     agreeing, contradicting = np.diag([30.0, 30.0, 30.0]), np.full((3, 3), 10.0)
     assert groups.doubt(agreeing, CLEAR) < 0.1
     assert groups.doubt(contradicting, CLEAR) > 0.7

@@ -19,14 +19,14 @@ from tacit.core import Floats, Integers, InvalidInput, Number, Reals
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 
-__all__ = ["LABEL_DOUBT", "Groups", "answer_information", "log_odds", "suggest_groups", "suggest_rounds"]
+__all__ = ["HOLDERS_DOUBT", "Groups", "answer_information", "log_odds", "suggest_groups", "suggest_rounds"]
 
 # The assumed fraction of holders' own labels that say nothing: a holder may never have seen the class.
-LABEL_DOUBT = 0.4
+HOLDERS_DOUBT = 0.4
 # What is tried to explain the answers.
 _DOUBTS = np.arange(0.05, 1.0, 0.05)
 # Answers per group: fewer leave groups unsure, more leave groups that hold several classes.
-_ANSWERS_PER_GROUP = 16
+PER_GROUP = 16
 
 
 def suggest_groups(answers: int, classes: int, public: int) -> int:
@@ -35,10 +35,10 @@ def suggest_groups(answers: int, classes: int, public: int) -> int:
     >>> suggest_groups(80, 10, 5000), suggest_groups(320, 10, 5000), suggest_groups(80, 2, 5)
     (12, 20, 5)
     """
-    return min(max(-(-6 * classes // 5), answers // _ANSWERS_PER_GROUP), public)
+    return min(max(-(-6 * classes // 5), answers // PER_GROUP), public)
 
 
-def answer_information(mechanism: RandomizedLabels, doubt: float = LABEL_DOUBT) -> float:
+def answer_information(mechanism: RandomizedLabels, doubt: float = HOLDERS_DOUBT) -> float:
     """How much the answers of one round say about the classes of what was asked, in nats, if all are equally likely.
 
     >>> round(answer_information(RandomizedLabels(2, 1, 500), doubt=0.0), 6)
@@ -68,7 +68,7 @@ def suggest_rounds(classes: int, epsilon: Number, delta: Number, most: int = 64)
     return best
 
 
-def log_odds(mechanism: RandomizedLabels, doubt: float = LABEL_DOUBT) -> float:
+def log_odds(mechanism: RandomizedLabels, doubt: float = HOLDERS_DOUBT) -> float:
     """The log of how much likelier an answer is if its class is the group's, than if it is another one.
 
     A holder's label is that of the group, or with probability ``doubt`` any label at all; then it is randomized.
@@ -138,7 +138,9 @@ class Groups:
         return _normalized(np.log(self.beliefs) + odds * counts[self.membership])
 
     def doubt(self, counts: Reals, mechanism: RandomizedLabels) -> float:
-        """The fraction of holders' labels that say nothing, which explains the answers best; before any, about LABEL_DOUBT.
+        """The fraction of holders' labels that say nothing, which explains the answers best.
+
+        Before any answer it is about HOLDERS_DOUBT.
 
         Answers about one group agree where holders are right, and are spread where they are not.
         """
@@ -150,7 +152,7 @@ class Groups:
             highest = logs.max(axis=1)
             each = asked * np.log(wrong) + highest + np.log(np.exp(logs - highest[:, None]).sum(axis=1))
             # As if four of ten earlier labels had said nothing.
-            fits.append(each.sum() + 10 * (LABEL_DOUBT * np.log(doubt) + (1 - LABEL_DOUBT) * np.log(1 - doubt)))
+            fits.append(each.sum() + 10 * (HOLDERS_DOUBT * np.log(doubt) + (1 - HOLDERS_DOUBT) * np.log(1 - doubt)))
         return float(_DOUBTS[int(np.argmax(fits))])
 
     def ask(self, counts: Reals, mechanism: RandomizedLabels, importance: bool, draw: SeededRandomness) -> Integers:
