@@ -40,8 +40,11 @@ TENSOR_FORMATS = Registry("kind of saved student", "tacit.students", {
     "tacit contrastive encoder 1": "tacit.students.torch_simclr:ContrastiveEncoder [torch]",
 })  # fmt: skip
 # Beside types of scikit-learn and numpy. A tree is a compiled type, which skops does not trust; it runs no code when it
-# is read, and its nodes are checked. Our own steps have no state, or arrays of numbers, so reading them is harmless.
+# is read, and its nodes are checked. A perceptron keeps its optimizer, whose state are arrays of numbers. Our own steps
+# have no state, or arrays of numbers, so reading them is harmless.
 TYPES = (
+    "sklearn.neural_network._stochastic_optimizers.AdamOptimizer",
+    "sklearn.neural_network._stochastic_optimizers.SGDOptimizer",
     "sklearn.tree._tree.Tree",
     "tacit.methods.auto.teaching.ReleasedFeatures",
     "tacit.representations.student_features.NeighborMap",

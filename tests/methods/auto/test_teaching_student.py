@@ -1,5 +1,7 @@
 """The student that is the regression itself: saved, loaded, and with scikit-learn's manners."""
 
+import dataclasses
+import warnings
 from fractions import Fraction
 
 import numpy as np
@@ -7,11 +9,12 @@ import pytest
 
 import tacit
 from tacit.methods.auto.coordinator import SumFeatures, VoteFeatures
-from tacit.methods.auto.teaching import ReleasedFeatures, regression_student
+from tacit.methods.auto.plan import plan_auto
+from tacit.methods.auto.teaching import AutoTeaching, ReleasedFeatures, regression_student
 from tacit.methods.class_sums.coordinator import LinearOdds
 from tacit.representations.scaled import Identity
 from tacit.students.registry import load_student, save_student
-from tests.methods.auto.given import clouds, planes
+from tests.methods.auto.given import clouds, planes, task
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
 rng = np.random.default_rng(4)
@@ -44,6 +47,28 @@ def test_it_is_saved_without_code_and_says_the_same_afterwards(tmp_path):
     student = regression_student([VOTES, SUMS], odds, np.array(["a", "b", "c"]), (2,))
     again = load_student(tmp_path / save_student(student, tmp_path))
     assert again.predict_proba(POINTS).tolist() == student.predict_proba(POINTS).tolist()
+
+
+def test_images_without_a_network_have_a_perceptron_on_gradients(tmp_path):
+    """A map of pixels was right for five points less than the labels that it learned from."""
+    parts = tacit.digits()
+    large = {name: np.kron(getattr(parts, name).reshape(-1, 8, 8), np.ones((3, 3))).reshape(-1, 576)
+             for name in ("public_samples", "test_samples")}  # fmt: skip
+    there = task(
+        (large["public_samples"][:1], np.zeros(1, dtype=int)),
+        large["public_samples"],
+        classes=np.arange(10),
+        kind="images",
+    )
+    plan = dataclasses.replace(plan_auto(there, "votes"), network=False)
+    assert plan.representation == "gradients"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        student = AutoTeaching(there, plan)._taught(np.eye(10)[parts.public_labels], last=True)
+    said = student.predict(large["test_samples"])
+    assert (said == parts.test_labels).mean() > 0.95
+    again = load_student(tmp_path / save_student(student, tmp_path))
+    assert (again.predict(large["test_samples"]) == said).all()
 
 
 CASES = {
