@@ -58,7 +58,7 @@ def audit_command(
     Central mechanisms:
     permute-and-flip, exponential-mechanism, discrete-laplace,
     discrete-gaussian, rounded-gaussian, distributed-gaussian, pate-lnmax,
-    pate-gnmax, pate-confidence, pate-tested, private-knn,
+    pate-gnmax, pate-confidence, pate-tested, pate-estimated, private-knn,
     private-knn-replaced, private-knn-filtered, private-knn-screen
 
     Local mechanisms:
@@ -81,7 +81,7 @@ def audit_command(
     Mutants, each with one mistake made on purpose:
     laplace-half-noise, gaussian-half-noise, rounded-gaussian-half-noise,
     rounded-shares, one-way-sensitivity, leaked-count,
-    truncated-tail, reused-noise, drawn-with-replacement, underpriced-subset,
+    truncated-tail, reused-noise, local-sensitivity, drawn-with-replacement, underpriced-subset,
     redrawn-subset, half-the-bits, one-answer-more, reused-hash-seed,
     product-of-one-message, no-flood, not-shuffled, wrong-adjacency,
     redrawn-answer, half-a-share, masks-left-out, order-kept

@@ -374,9 +374,9 @@ class AutoTeaching:
         features = SumFeatures(view, RADIUS / max(length, 1e-12), RADIUS, "l2")
         scale = 1 / float(np.sqrt(np.square(features.points(public)).mean()) or 1.0)
         scaled = Projected(np.zeros(fitted.directions.shape[0]), scale * np.eye(fitted.directions.shape[0]))
-        learner = MLPClassifier((256,), alpha=1.0, max_iter=30, random_state=0)
+        perceptron = MLPClassifier((256,), alpha=1.0, max_iter=30, random_state=0)
         return Pipeline([
-            ("seen", ReleasedFeatures.of([features], public.shape[1:])), ("scaled", scaled), ("odds", learner),
+            ("seen", ReleasedFeatures.of([features], public.shape[1:])), ("scaled", scaled), ("odds", perceptron),
         ])  # fmt: skip
 
 

@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from tacit.accounting.pate import diagnosed_epsilon
 from tacit.core import Adjacency, Exchange, Integers, Mechanism, Release, Trust, Unit
 from tacit.core.errors import InvalidInput, TacitWarning, plural, warn_user
-from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
 from tacit.mechanisms.description import noise_in_words
 from tacit.methods.curated import Answering, CuratedJob
 from tacit.methods.pate.coordinator import TeacherCoordinator, TeacherLabels, teacher_requests
@@ -233,7 +232,8 @@ def _finished(task: Task, student: Any, mechanism: Any, released: TeacherLabels)
     }
     if released.votes is not None:
         arrays["votes"] = released.votes
-    metrics = told_cost(mechanism, released.more) if isinstance(mechanism, EstimatedGNMax) else {}
+    # Two numbers more than labels are an estimate.
+    metrics = told_cost(mechanism, released.more) if released.more else {}
     return Outcome(trained, labels, None, arrays, metrics)
 
 
