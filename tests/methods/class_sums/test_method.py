@@ -130,10 +130,21 @@ def test_sums_are_centered_where_the_number_of_records_is_public_and_noise_is_ga
 
 def test_fewer_components_are_summed_where_there_is_more_noise():
     spread = rng.normal(size=(1000, 40)) / np.sqrt(np.arange(1, 41))
-    chosen = [suggest_components(spread, noise, 20_000, 2, "l2")[0] for noise in (1e-5, 1e-4, 1e-3, 1e-2, 1e-1)]
+    chosen = [suggest_components(spread, noise, 20_000, 2, "l2")[0] for noise in (1e-5, 1e-4, 1e-3, 1e-2, 1, 10)]
     assert chosen == sorted(chosen, reverse=True)
     assert chosen[0] == 40
     assert chosen[-1] == 1
+
+
+def test_a_few_components_are_summed_while_their_strongest_signal_exceeds_the_noise():
+    flat = rng.normal(size=(1000, 60))
+    # One component of so many equal ones has hardly any of the signal, if all have the same part of it.
+    assert suggest_components(flat, 0.05, 2_000, 3, "l2")[0] == 10
+    assert suggest_components(flat, 5.0, 2_000, 3, "l2")[0] == 1
+
+
+def test_components_in_l1_are_at_most_those_in_l2():
+    spread = rng.normal(size=(1000, 40)) / np.sqrt(np.arange(1, 41))
     assert suggest_components(spread, 1e-3, 20_000, 2, "l1")[0] <= suggest_components(spread, 1e-3, 20_000, 2, "l2")[0]
 
 

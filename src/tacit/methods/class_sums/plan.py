@@ -65,6 +65,10 @@ _WITHIN = 0.25
 # of public samples of Adult, diabetes130 and AG News, at epsilon = 1 and .1; the radius and CAUTION on Adult, test part
 # included. Results change little around these values.
 _MOST, _SPREAD, WORTH = 200, 2.0, 0.5
+# Components up to this number are summed if classes that are one standard deviation apart in each of them would exceed
+# the noise. Weights are not equal: a few components hold most of what tells classes apart, and which ones cannot be
+# seen without labels. Under heavy noise the rule of gains alone would take one or two.
+_STRONG = 10
 # Public samples from which the number of components is chosen.
 _LOOKED_AT = 5000
 # Warn if noise leaves less than this part of the signal.
@@ -277,11 +281,13 @@ def suggest_components(
     ``noise`` is the standard deviation of a mean relative to the radius. More components contain more information, but
     make vectors longer, so that all of them get more noise. In half-whitened components weights are assumed to be
     equal, so that the signal of a component is its variance; a component gains the part of its signal that noise
-    leaves, minus ``WORTH``. Only public samples, the number of records and the noise are used.
+    leaves, minus ``WORTH``. A few components are summed in any case, if the strongest signal they could have exceeds the
+    noise; the part that noise leaves is that of the number with the largest gain. Only public samples, the number of
+    records and the noise are used.
 
     >>> spread = np.random.default_rng(0).normal(size=(500, 20)) / np.arange(1, 21)
     >>> [suggest_components(spread, noise, 10**4, 2, "l2")[0] for noise in (1e-5, 1e-2)]
-    [20, 4]
+    [20, 10]
     """
     rows = points[:: -(-len(points) // _LOOKED_AT)]
     spread = np.square(rows).mean(axis=0)
@@ -296,7 +302,8 @@ def suggest_components(
     left = signal / (signal + np.square(noise * reach)[:, None] + curvature / records)
     gains = np.tril(spread * (left - WORTH)).sum(axis=1)
     best = int(gains.argmax())
-    return best + 1, float((spread * left[best])[: best + 1].sum() / spread.sum())
+    strong = int((curvature > np.square(noise * reach))[:_STRONG].nonzero()[0].max(initial=0))
+    return max(best, strong) + 1, float((spread * left[best])[: best + 1].sum() / spread.sum())
 
 
 def sum_representation(
