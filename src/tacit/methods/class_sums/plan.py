@@ -281,9 +281,9 @@ def suggest_components(
     ``noise`` is the standard deviation of a mean relative to the radius. More components contain more information, but
     make vectors longer, so that all of them get more noise. In half-whitened components weights are assumed to be
     equal, so that the signal of a component is its variance; a component gains the part of its signal that noise
-    leaves, minus ``WORTH``. A few components are summed in any case, if the strongest signal they could have exceeds the
-    noise; the part that noise leaves is that of the number with the largest gain. Only public samples, the number of
-    records and the noise are used.
+    leaves, minus ``WORTH``. A few components are summed in any case, if the strongest signal they could have exceeds
+    the noise; the part that noise leaves is that of the number with the largest gain. Only public samples, the number
+    of records and the noise are used.
 
     >>> spread = np.random.default_rng(0).normal(size=(500, 20)) / np.arange(1, 21)
     >>> [suggest_components(spread, noise, 10**4, 2, "l2")[0] for noise in (1e-5, 1e-2)]
