@@ -95,7 +95,8 @@ class TransferBench:
                 round_epsilon=setting.round_epsilon, rounds=setting.rounds, queries_per_round=setting.answers,
                 participation=setting.participation, model=setting.model, learning=setting.learning,
                 teaching=setting.teaching, eval_every=EVERY, local=setting.local, groups=setting.groups,
-                representation=setting.representation, beliefs=self.beliefs if setting.names else None,
+                representation="auto" if setting.groups is None else setting.representation,
+                beliefs=self.beliefs if setting.names else None,
             )  # fmt: skip
             holders = setting.holders
             made = distill(

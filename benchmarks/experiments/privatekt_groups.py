@@ -229,7 +229,7 @@ def _setting(main: Setting, how: Grouped, epsilon: str, times: int, importance: 
     return replace(
         main, round_epsilon=None, epsilon=epsilon, rounds=-(-times * main.holders // invited), answers=1,
         participation=invited / main.holders, model=how.model, local=how.local, teaching=teaching, groups=0,
-        representation=how.representation, names=names,
+        representation=how.representation, names=names, learning=replace(main.learning, adjusted=True),
     )  # fmt: skip
 
 

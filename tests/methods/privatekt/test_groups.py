@@ -8,11 +8,18 @@ import pytest
 import tacit
 from tacit.core.errors import InvalidInput
 from tacit.core.randomness import SeededRandomness
-from tacit.core.release import restored
+from tacit.core.release import no_response, refusal, restored
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 from tacit.methods.privatekt.coordinator import LabelCoordinator
-from tacit.methods.privatekt.groups import HOLDERS_DOUBT, Groups, answer_information, log_odds, suggest_rounds
-from tacit.methods.privatekt.options import Teaching
+from tacit.methods.privatekt.groups import (
+    HOLDERS_DOUBT,
+    Groups,
+    answer_information,
+    checked_beliefs,
+    log_odds,
+    suggest_rounds,
+)
+from tacit.methods.privatekt.options import PrivateKT, Teaching
 from tacit.runs.drive import drive
 
 EVEN = np.full((6, 3), 1 / 3)
@@ -22,7 +29,7 @@ CLEAR = RandomizedLabels(3, 1, 50)
 
 
 def made(beliefs=EVEN, public=PUBLIC):
-    return Groups.of(public, 3, beliefs)
+    return Groups.of(public, 3, checked_beliefs(beliefs, len(public), 3))
 
 
 def sizes_of(groups, rows):
@@ -31,10 +38,18 @@ def sizes_of(groups, rows):
 
 def test_rows_are_asked_about_by_their_mean_and_images_by_their_middle():
     assert sorted(made().questions.ravel().tolist()) == [0.0, 10.5, 21.0]
-    images = Groups.of(PUBLIC.reshape(6, 1, 1), 3, EVEN)
+    images = made(public=PUBLIC.reshape(6, 1, 1))
     assert images.questions.shape == (3, 1, 1)
     assert set(images.questions.ravel()) < set(PUBLIC.ravel())
     assert 21.0 in images.questions
+
+
+@pytest.mark.parametrize("kind", [bool, np.uint8, np.int64])
+def test_rows_whose_mean_would_be_rounded_are_asked_about_by_their_middle(kind):
+    rows = np.array([[0, 1], [0, 1], [1, 1], [1, 0]]).astype(kind)
+    questions = Groups.of(rows, 1, checked_beliefs(None, 4, 2)).questions
+    assert questions.dtype == kind
+    assert questions.tolist() in rows[:, None].tolist()
 
 
 def test_log_odds_are_those_of_the_law():
@@ -104,7 +119,11 @@ def test_beliefs_are_moved_by_answers_and_never_certain():
     assert groups.sample_chances(counts, CLEAR).argmax(axis=1).tolist() == [2, 0, 0, 0, 0, 0]
 
 
-@pytest.mark.parametrize("beliefs", [EVEN[:5], EVEN[:, 0], -EVEN, np.zeros((6, 3)), np.full((6, 3), np.nan)], ids=str)
+@pytest.mark.parametrize(
+    "beliefs",
+    [EVEN[:5], EVEN[:, 0], EVEN[:, :2], EVEN[:, :1], -EVEN, np.zeros((6, 3)), np.full((6, 3), np.nan), "hello"],
+    ids=str,
+)
 def test_beliefs_that_are_no_probabilities_are_refused(beliefs):
     with pytest.raises(InvalidInput, match="beliefs must"):
         made(beliefs)
@@ -147,6 +166,32 @@ def test_all_of_a_group_learns_the_answer_once_at_the_end():
     (lesson,) = trainer.lessons
     assert lesson.samples.tolist() == PUBLIC.tolist()
     assert lesson.targets.argmax(axis=1).tolist() == [0, 1, 1, 2, 2, 2]
+
+
+@pytest.mark.parametrize("lost", [no_response, refusal])
+def test_a_last_round_without_an_answer_loses_none_of_those_before(lost):
+    trainer = Remembering()
+
+    def some(ask):
+        return by_place(ask) if ask.request.endswith(("round 0", "round 1")) else [lost() for _ in ask.invited]
+
+    release = drive(coordinator(trainer, rounds=3, teaching=Teaching(self_training=False, targets="hard")), some)
+    assert release.value.learned
+    assert release.value.model == b"taught"
+    assert len(trainer.lessons) == 1
+
+
+def test_nobody_who_answers_is_no_lesson():
+    trainer = Remembering()
+    drive(coordinator(trainer, rounds=2), lambda ask: [no_response() for _ in ask.invited])
+    assert not trainer.lessons
+
+
+@pytest.mark.parametrize("more", [{"beliefs": np.ones((4, 2))}, {"beliefs": "hello"}, {"representation": "pca"}])
+def test_what_is_for_groups_is_refused_without_them(more):
+    with pytest.raises(InvalidInput, match="is for questions about groups"):
+        PrivateKT(**more)
+    PrivateKT(groups=0, **more)
 
 
 def test_a_class_that_few_public_samples_have_is_taught_with_the_same_weight():

@@ -235,6 +235,18 @@ def test_models_that_do_not_fit_are_named(model, local, named):
         models(model, local, PARTS.private_samples, NAMES, Learning())
 
 
+def test_classifiers_are_adjusted_for_the_frequencies_of_classes_only_if_asked():
+    rows = np.random.default_rng(5).normal(size=(400, 1))
+    labels = np.int64(np.random.default_rng(6).random(400) < 0.1 + 0.1 * (rows[:, 0] > 0))
+    plain, adjusted = (
+        models(LogisticRegression(), None, rows, np.array(["common", "rare"]), Learning(adjusted=each))[1]
+        for each in (False, True)
+    )
+    rare = [each.labels([each.prepare(rows, labels)], None, rows, 0)[0].mean() for each in (plain, adjusted)]
+    assert rare[0] == 0
+    assert 0.3 < rare[1] < 0.7
+
+
 def test_local_classifiers_need_to_classify():
     with pytest.raises(InvalidInput, match="is not a classifier"):
         ClassifierLocal(object(), 3)

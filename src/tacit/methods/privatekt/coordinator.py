@@ -289,12 +289,13 @@ class LabelCoordinator:
         refused[invited[unable]] = True
         rows = self._rows(state)
         after = replace(state, participations=participations, refused=refused, round=state.round + 1)
-        if not given.any():
-            return after
-        round_answers = gather([answer for answer, kept in zip(answers, given, strict=True) if kept])
-        answered = round_answers.map(lambda labels: self._answered(rows, np.array(labels)))
-        after = replace(after, answered=(*after.answered, answered))
-        return after if self._waiting(after) else replace(after, model=self._taught(after))
+        if given.any():
+            round_answers = gather([answer for answer, kept in zip(answers, given, strict=True) if kept])
+            answered = round_answers.map(lambda labels: self._answered(rows, np.array(labels)))
+            after = replace(after, answered=(*after.answered, answered))
+        # With groups the model is trained once, after the last round, whether or not anybody answered that one.
+        learns = bool(given.any()) if self._groups is None else bool(after.answered)
+        return replace(after, model=self._taught(after)) if learns and not self._waiting(after) else after
 
     def _answered(self, rows: Integers, sheets: Integers) -> Answered:
         classes = self._mechanism.classes

@@ -19,7 +19,15 @@ from tacit.core import Floats, Integers, InvalidInput, Number, Reals
 from tacit.core.randomness import SeededRandomness, permutations
 from tacit.mechanisms.local.randomized_response import RandomizedLabels
 
-__all__ = ["HOLDERS_DOUBT", "Groups", "answer_information", "log_odds", "suggest_groups", "suggest_rounds"]
+__all__ = [
+    "HOLDERS_DOUBT",
+    "Groups",
+    "answer_information",
+    "checked_beliefs",
+    "log_odds",
+    "suggest_groups",
+    "suggest_rounds",
+]
 
 # The assumed fraction of holders' own labels that say nothing: a holder may never have seen the class.
 HOLDERS_DOUBT = 0.4
@@ -88,7 +96,7 @@ def log_odds(mechanism: RandomizedLabels, doubt: float = HOLDERS_DOUBT) -> float
 class Groups:
     """Public samples in groups, and what is believed of each sample's class before anything was asked.
 
-    >>> two = Groups.of(np.array([[0.0], [1.0], [2.0], [9.0]]), 2, np.full((4, 2), 0.5))
+    >>> two = Groups.of(np.array([[0.0], [1.0], [2.0], [9.0]]), 2, checked_beliefs(None, 4, 2))
     >>> two.membership[:3].tolist() == [two.membership[0]] * 3, sorted(two.questions.ravel().tolist())
     (True, [1.0, 9.0])
     """
@@ -99,7 +107,10 @@ class Groups:
 
     @classmethod
     def of(cls, public: NDArray[Any], count: int, beliefs: Reals, space: Floats | None = None, seed: int = 0) -> Groups:
-        """Groups by k-means in this space; each is asked about by its mean row, or by its middle image."""
+        """Groups by k-means in this space; each is asked about by its mean, or its middle sample if that has no mean.
+
+        Images have none, nor have whole numbers and truth values, whose mean would be rounded to another sample.
+        """
         from tacit.methods.rknn.queries import cluster
 
         rows = np.asarray(public if space is None else space).reshape(len(public), -1)
@@ -108,12 +119,12 @@ class Groups:
         order = np.lexsort((away, found.membership))
         used, first = np.unique(found.membership[order], return_index=True)
         membership = np.searchsorted(used, found.membership).astype(np.int64)
-        if public.ndim == 2:
+        if public.ndim == 2 and public.dtype.kind == "f":
             members = np.eye(len(used), dtype=np.float64)[membership]
             questions = (members.T @ public / members.sum(axis=0)[:, None]).astype(public.dtype)
         else:
             questions = public[order[first]]
-        return cls(membership, questions, _beliefs(beliefs, len(public)))
+        return cls(membership, questions, beliefs)
 
     @property
     def sizes(self) -> Integers:
@@ -171,11 +182,23 @@ class Groups:
         return chosen
 
 
-def _beliefs(given: Reals, public: int) -> Reals:
-    """Rows of probabilities, none of which is 0, so that answers can contradict them."""
-    beliefs = np.asarray(given, dtype=np.float64)
-    if beliefs.ndim != 2 or len(beliefs) != public:
-        raise InvalidInput(f"beliefs must have a row for each of the {public} public samples, got {beliefs.shape}")
+def checked_beliefs(given: Any, public: int, classes: int) -> Reals:  # noqa: ANN401
+    """Rows of class probabilities, none of which is 0, so that answers can contradict them; None is no knowledge.
+
+    >>> checked_beliefs([[1, 3]], 1, 2).round(2).tolist(), checked_beliefs(None, 1, 2).tolist()
+    ([[0.25, 0.75]], [[0.5, 0.5]])
+    """
+    if given is None:
+        return np.full((public, classes), 1 / classes)
+    try:
+        beliefs = np.asarray(given, dtype=np.float64)
+    except (TypeError, ValueError):
+        raise InvalidInput("beliefs must be an array of class probabilities") from None
+    if beliefs.shape != (public, classes):
+        raise InvalidInput(
+            f"beliefs must have a row for each of the {public} public samples and a column for each of the {classes} "
+            f"classes, got {beliefs.shape}"
+        )
     if not (np.isfinite(beliefs).all() and (beliefs >= 0).all() and (beliefs.sum(axis=1) > 0).all()):
         raise InvalidInput("beliefs must be class probabilities: finite, not negative, and not all 0")
     open_beliefs: Reals = beliefs / beliefs.sum(axis=1, keepdims=True) + 1e-3

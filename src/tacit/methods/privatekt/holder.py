@@ -189,9 +189,10 @@ def _flat(samples: NDArray[Any]) -> NDArray[Any]:
 class ClassifierLocal:
     """Any scikit-learn classifier as the local model, trained once on the holder's records.
 
-    A holder whose records are all of one class answers with that class. Predicted probabilities are divided by the
-    frequencies of the classes at the holder, as networks' are: it names the class that its records of this kind are
-    most unusually often of, not the one that it has most of.
+    A holder whose records are all of one class answers with that class. If ``adjusted``, predicted probabilities are
+    divided by the frequencies of the classes at the holder: it names the class that its records of this kind are most
+    unusually often of, not the one that it has most of. That suits holders with different classes; where a class is
+    rare at all of them, it is then answered far too often.
 
     >>> from tacit.students.weighted import logistic
     >>> local = ClassifierLocal(logistic(), classes=2)
@@ -200,11 +201,12 @@ class ClassifierLocal:
     [array([1])]
     """
 
-    def __init__(self, estimator: Any, classes: int) -> None:  # noqa: ANN401
+    def __init__(self, estimator: Any, classes: int, adjusted: bool = False) -> None:  # noqa: ANN401
         if not hasattr(estimator, "fit") or not hasattr(estimator, "predict"):
             raise InvalidInput(f"{type(estimator).__name__} is not a classifier: it has no fit or no predict")
         self.estimator = estimator
         self.classes = classes
+        self.adjusted = adjusted
 
     def prepare(self, samples: NDArray[Any], labels: Integers) -> Any:  # noqa: ANN401
         """The classifier trained on the records."""
@@ -213,7 +215,8 @@ class ClassifierLocal:
 
         if len(np.unique(labels)) < 2:
             return DummyClassifier(strategy="most_frequent").fit(_flat(samples), labels)
-        return Adjusted(clone(self.estimator).fit(_flat(samples), labels), labels)
+        trained = clone(self.estimator).fit(_flat(samples), labels)
+        return Adjusted(trained, labels) if self.adjusted else trained
 
     def labels(self, prepared: Sequence[Any], weights: bytes | None, asked: NDArray[Any], seed: int) -> list[Integers]:
         """The labels of the samples by each classifier."""
@@ -323,7 +326,8 @@ def models(
     if not isinstance(model, str):
         if isinstance(local, str):
             raise InvalidInput("local networks start from a global network: name one as the model")
-        return ClassifierTrainer(model, names), ClassifierLocal(model if local is None else local, len(names))
+        own = ClassifierLocal(model if local is None else local, len(names), learning.adjusted)
+        return ClassifierTrainer(model, names), own
     if isinstance(local, str) and local != model:
         raise InvalidInput(f"local networks start from the global one: local must be {model!r} too, got {local!r}")
     try:
@@ -338,6 +342,6 @@ def models(
     pretext = Pretext(steps=learning.pretext, moved=learning.moved)
     trainer = NetworkTrainer(architecture, public, names, teaching, seed, not alone, pretext)
     if alone:
-        return trainer, ClassifierLocal(local, len(names))
+        return trainer, ClassifierLocal(local, len(names), learning.adjusted)
     training = Training(learning.local_steps, learning.local_batch, learning.local_rate)
     return trainer, NetworkLocal(architecture, len(names), training, learning.local_layers)

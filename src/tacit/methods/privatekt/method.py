@@ -12,7 +12,7 @@ from tacit.core import Adjacency, Exchange, InvalidInput, Ledger, Trust, Unit, n
 from tacit.core.options import to_recipe
 from tacit.core.randomness import Randomness, SeededRandomness, SystemRandomness
 from tacit.methods.privatekt.coordinator import GlobalTrainer, LabelCoordinator, TaughtModel, TransferState, public_draw
-from tacit.methods.privatekt.groups import Groups, suggest_groups
+from tacit.methods.privatekt.groups import Groups, checked_beliefs, suggest_groups
 from tacit.methods.privatekt.holder import LabelCohort, LabelHolder, LocalTrainer, models
 from tacit.methods.privatekt.options import PrivateKT
 from tacit.methods.privatekt.plan import TransferPlan, plan_transfer
@@ -56,8 +56,7 @@ def form_groups(task: Task, options: PrivateKT, plan: TransferPlan) -> Groups:
     count = options.groups or suggest_groups(answers, classes, len(task.public))
     _, space = vote_representation(options.representation, task.public, count)
     task.check_representation(space)
-    even = np.full((len(task.public), classes), 1 / classes)
-    beliefs = even if options.beliefs is None else np.asarray(options.beliefs)
+    beliefs = checked_beliefs(options.beliefs, len(task.public), classes)
     return Groups.of(task.public, count, beliefs, space.encode(task.public), task.seed or 0)
 
 

@@ -68,7 +68,8 @@ class Learning:
     ``local_layers`` are the layers that local training changes: "dense", those after the convolutions, or "all".
     ``moved`` is how much images are shifted, zoomed and rotated (augmentation). ``pretext`` is the number of steps of
     pretraining, in which the global network learns to classify clusters of public samples. ``shape`` is that of flat
-    images, (height, width) or (height, width, channels).
+    images, (height, width) or (height, width, channels). ``adjusted`` is for holders whose classes differ: their
+    classifiers answer as if all classes of their records were equally frequent, as local networks always do.
     """
 
     steps: int = 20
@@ -81,6 +82,9 @@ class Learning:
     moved: float = 0.1
     pretext: int = 1500
     shape: tuple[int, ...] | None = option(None, "Flat rows are images of this shape: 28x28 or 32x32x3.", read=_shape)
+    adjusted: bool = option(
+        False, "Holders have different classes: their classifiers answer as if theirs were equally frequent."
+    )
 
 
 @with_renamed
@@ -136,3 +140,6 @@ class PrivateKT:
 
     def __post_init__(self) -> None:
         check(self)
+        for name, given in (("beliefs", self.beliefs), ("representation", self.representation)):
+            if self.groups is None and not (given is None or (isinstance(given, str) and given == "auto")):
+                raise InvalidInput(f"{name} is for questions about groups: give groups too, 0 for a suitable number")
