@@ -23,7 +23,8 @@ from tacit.representations.registry import read_representation, representation_f
 from tacit.representations.scaled import Identity, PrincipalComponents
 from tacit.representations.transformed_kmeans import TransformedShares
 
-TOO_MANY = WIDEST_ENCODING + 1
+# Beside the two values of a record.
+TOO_MANY = WIDEST_ENCODING + 2 + 1
 
 
 def waves(count):
@@ -56,10 +57,16 @@ def test_more_features_than_a_node_has_room_for_are_refused_unpaid(name):
 
 
 def test_as_many_as_there_is_room_for_and_as_a_record_has_are_encoded():
-    require_encodable(waves(WIDEST_ENCODING), np.zeros((1, 2)), WIDEST_ENCODING)
+    require_encodable(waves(WIDEST_ENCODING + 2), np.zeros((1, 2)), WIDEST_ENCODING + 2)
     own = np.zeros((1, TOO_MANY))
     require_encodable(Identity(TOO_MANY), own, TOO_MANY)
     require_encodable(Chained((Identity(TOO_MANY), axes(2, of=TOO_MANY))), own, 2)
+
+
+def test_waves_are_added_to_as_many_columns_as_a_table_has():
+    columns = np.eye(4, TOO_MANY)
+    made = RandomFeatures.fit(columns, waves=400)
+    require_encodable(made, columns[:1], TOO_MANY + 400)
 
 
 IMAGE = ((64, 64, 1), 0.0, 16.0)
@@ -74,3 +81,10 @@ HUNGRY = {
 def test_what_takes_much_memory_for_one_record_is_not_read(name):
     with pytest.raises(InvalidInput):
         read_representation(StrictReader(representation_fields(HUNGRY[name]), "representation"))
+
+
+def test_what_could_not_be_read_is_not_made():
+    with pytest.raises(InvalidInput, match="too many words"):
+        PatchDictionary.fit(np.random.default_rng(0).random((2, 640, 640)), words=200, stride=1)
+    with pytest.raises(InvalidInput, match="forms"):
+        TransformedShares.fit(np.random.default_rng(0).random((620, 4, 4)), 610)

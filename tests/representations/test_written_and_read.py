@@ -205,6 +205,7 @@ def spoiled(name, **changes):
         spoiled("waves", directions=np.full((64, 9), 65.0)),
         spoiled("waves", directions=np.zeros((63, 9))),
         spoiled("waves", phases=np.zeros(8)),
+        spoiled("waves", directions=np.zeros((64, 0)), phases=np.zeros(0)),
         spoiled("waves", phases=np.full(9, np.nan)),
         spoiled("spectral", neighbors=120),
         spoiled("spectral", places=np.zeros((3, 2), dtype=np.float32)),

@@ -126,7 +126,7 @@ def read_range(fields: StrictReader) -> tuple[float, float]:
 
 
 def require_narrow(width: int, samples: NDArray[Any]) -> None:
-    """Refuse features that are more than the samples' own values and than ``WIDEST_ENCODING``.
+    """Refuse features that are over ``WIDEST_ENCODING`` more than the samples' own values.
 
     Whoever asks chooses how many there are, and they are in memory for thousands of records at a time.
 
@@ -134,11 +134,13 @@ def require_narrow(width: int, samples: NDArray[Any]) -> None:
     >>> require_narrow(10**6, np.zeros((1, 2)))
     Traceback (most recent call last):
         ...
-    tacit.core.errors.InvalidInput: a representation may make at most 16384 features of a record, got 1000000
+    tacit.core.errors.InvalidInput: a representation may add at most 16384 features to a record's own 2, got 1000000
     """
     own = math.prod(samples.shape[1:]) if samples.dtype.names is None else len(samples.dtype.names)
-    if width > max(WIDEST_ENCODING, own):
-        raise InvalidInput(f"a representation may make at most {WIDEST_ENCODING} features of a record, got {width}")
+    if width > WIDEST_ENCODING + own:
+        raise InvalidInput(
+            f"a representation may add at most {WIDEST_ENCODING} features to a record's own {own}, got {width}"
+        )
 
 
 def read_finite_array(

@@ -93,7 +93,9 @@ class PatchDictionary:
         whitening = (directions / np.sqrt(np.maximum(spread, 0) + FLATTENED)) @ directions.T
         mean, whitening = snapped(mean, _BITS), snapped(whitening, _BITS)
         found = _typical(_white(drawn, mean, whitening), words, random)
-        return cls(fitted, dark, bright, patch, stride, mean, whitening, snapped(found, _BITS, _LIMIT))
+        made = cls(fitted, dark, bright, patch, stride, mean, whitening, snapped(found, _BITS, _LIMIT))
+        made._require_small("representation")
+        return made
 
     fields = parameters
 
@@ -115,9 +117,13 @@ class PatchDictionary:
             if not np.array_equal(snapped(array, _BITS, _LIMIT if name == "words" else math.inf), array):
                 raise InvalidInput(f"the {fields.what}'s {name} must be on the grid of 2^-{_BITS}")
         read = cls(shape, dark, bright, patch, stride, **found)
-        if read._image_bytes > _MOST_BYTES:
-            raise InvalidInput(f"the {fields.what} has too many words for images of this size")
+        read._require_small(fields.what)
         return read
+
+    def _require_small(self, what: str) -> None:
+        """Refuse what would take too much memory for one image, when it is made as when it is read."""
+        if self._image_bytes > _MOST_BYTES:
+            raise InvalidInput(f"the {what} has too many words for images of this size: use fewer, or a larger stride")
 
     def encode(self, samples: NDArray[Any]) -> Floats:
         """One row of float32 features per sample."""

@@ -69,7 +69,7 @@ class RandomFeatures:
         if not rows.size:
             raise InvalidInput("there are no public samples to fit random features to")
         mean = rows.mean(axis=0)
-        scale = max(SMALLEST_SCALE, float(np.sqrt(np.square(rows - mean).sum(axis=1).mean())))
+        scale = max(SMALLEST_SCALE, float(np.sqrt(np.square(rows - mean).sum(axis=1).mean())) or 1.0)
         near = _scaled(rows, mean, scale)
         drawn = np.random.default_rng(0)
         pairs = drawn.integers(len(rows), size=(2, _PAIRS))
@@ -92,6 +92,8 @@ class RandomFeatures:
         scale = fields.number("scale", SMALLEST_SCALE, LARGEST_PARAMETER)
         directions = fields.array("directions", REAL, (len(mean), None), -_STEEPEST, _STEEPEST)
         phases = fields.array("phases", REAL, (directions.shape[1],), -_STEEPEST, _STEEPEST)
+        if not phases.size:
+            raise InvalidInput(f"the {fields.what} must have at least one direction")
         if not all(np.array_equal(each, snapped(each, _BITS)) for each in (directions, phases)):
             raise InvalidInput(f"the {fields.what}'s directions and phases must be multiples of 2^-{_BITS}")
         _grid(len(mean))

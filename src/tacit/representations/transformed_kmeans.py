@@ -104,7 +104,9 @@ class TransformedShares:
         tries = [search.descend(search.spread_out(groups)) for _ in range(_STARTS)]
         _, centers = min(tries, key=lambda each: each[0])
         softness = SOFTNESS * float(np.square(levels - levels.mean(axis=0)).sum(axis=1).mean())
-        return cls(fitted, dark, bright, search.forms(centers), softness)
+        forms = search.forms(centers)
+        _require_few(forms, "representation")
+        return cls(fitted, dark, bright, forms, softness)
 
     fields = parameters
 
@@ -115,8 +117,7 @@ class TransformedShares:
         dark, bright = read_range(fields)
         forms = fields.array("forms", ("|u1",), (None, None, math.prod(shape)), 0, _LEVELS)
         softness = fields.number("softness", 1e-9, LARGEST_PARAMETER)
-        if not forms.size or forms.shape[0] * forms.shape[1] > WIDEST_ENCODING:
-            raise InvalidInput(f"the {fields.what} must have from 1 to {WIDEST_ENCODING} forms")
+        _require_few(forms, fields.what)
         return cls(shape, dark, bright, forms, softness)
 
     @property
@@ -132,6 +133,12 @@ class TransformedShares:
             levels = _levels(images[block], self.dark, self.bright)
             result[block] = shares(_differences(levels, self.forms).min(axis=2) / self.softness)
         return result
+
+
+def _require_few(forms: NDArray[np.uint8], what: str) -> None:
+    """Refuse more forms than there is room for, when they are made as when they are read."""
+    if not forms.size or forms.shape[0] * forms.shape[1] > WIDEST_ENCODING:
+        raise InvalidInput(f"the {what} must have from 1 to {WIDEST_ENCODING} forms: use fewer groups or changes")
 
 
 def _levels(images: NDArray[Any], dark: float, bright: float) -> NDArray[np.uint8]:

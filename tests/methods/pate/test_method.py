@@ -318,6 +318,7 @@ def test_an_estimate_of_the_cost_is_refused_where_it_makes_no_sense():
         ({"contested": 0.2}, "contested goes without threshold and cost_estimate"),
         ({"cost_estimate": 1.0}, "above 0 and below 1"),
         ({"cost_estimate": 0.0}, "must be above 0"),
+        ({"cost_estimate": 0.99}, "leaves too little of epsilon"),
         ({"epsilon": 0.01}, "epsilon must be in"),
     ):
         with pytest.raises(InvalidInput, match=words):

@@ -138,7 +138,12 @@ def estimated_votes(
         raise InvalidInput(f"cost_estimate is a part of epsilon, above 0 and below 1; got {part:g}")
     own, delta = exact(part) * task.budget, task.delta / 2
     sigma = solved(task.budget - own, delta)
-    return EstimatedGNMax(sigma, queries, estimate_order(sigma, queries, delta), own, delta)
+    mechanism = EstimatedGNMax(sigma, queries, estimate_order(sigma, queries, delta), own, delta)
+    if total([mechanism.spend], task.delta, Rule.PLANNED).epsilon > task.budget:
+        raise InvalidInput(
+            f"cost_estimate = {part:g} leaves too little of epsilon = {float(task.budget):g} for the labels: give less"
+        )
+    return mechanism
 
 
 def told_cost(mechanism: EstimatedGNMax, released: Sequence[int]) -> dict[str, float]:
@@ -153,7 +158,8 @@ def told_cost(mechanism: EstimatedGNMax, released: Sequence[int]) -> dict[str, f
     converted = math.log1p(-1 / order) - (math.log(delta) + math.log(order)) / (order - 1)
     charged = float(total([mechanism.spend.spends[0]], mechanism.delta, Rule.PLANNED).epsilon)
     index, value = released
-    estimated, most = (min(each + converted, charged) for each in mechanism.divergences(index, value, _DOUBT))
+    told = (each + converted for each in mechanism.divergences(index, value, _DOUBT))
+    estimated, most = (max(0.0, min(each, charged)) for each in told)
     return {
         "charged epsilon of the labels": charged,
         "estimated epsilon of the labels": estimated,
