@@ -41,7 +41,7 @@ NOTES = [
     "Private: 29,000 of the training files; public: the other 21,000, without labels; test: the whole published test "
     f"file. δ = {DELTA:g}, replace-one, one curator.",
     f"Public knowledge: the public images without labels, and nothing else. {WORDS} words of 6 by 6 pixels, at every "
-    f"second place, averaged in quarters of the image; {COMPONENTS} components, half whitened. All of it was set before "
+    f"second place, averaged in quarters of the image; {COMPONENTS} components, half whitened. All was set before "
     "anything was measured.",
     "ε = 0: a guess among ten classes. No noise: ε = 10⁶, one run. No privacy: a logistic regression on all records.",
     INTERVAL,
