@@ -285,7 +285,7 @@ def _defaults(file: Path, parts: DevelopmentSet, content: str) -> dict[tuple[str
     said = {"unit": unit, "adjacency": "replace-one", "delta": DELTA, "trust": "central", "questions": ""}
     rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
     ours = {"data": parts.name, "line": f"default, δ = {DELTA:g}"}.items()
-    found = {
+    found: dict[tuple[str, float], list[Mapping[str, Any]]] = {
         ("auto", float(row["names"]["ε"])): [
             {**run, **said} for run in row["runs"] if run.get("content", content) == content
         ]
