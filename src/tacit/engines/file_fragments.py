@@ -62,7 +62,7 @@ def csv_columns(file: Path) -> tuple[tuple[str, ...], str, int]:
 
 
 def csv_parts(file: Path, most_rows: int) -> Iterator[tuple[int, int, int]]:
-    """The file's lines in parts of about so many rows: first byte, last byte and rows of each.
+    """The file's lines in parts of about ``most_rows`` rows: first byte, last byte and rows of each.
 
     Every line is parsed, because one that cannot be would fail others after the payment.
 

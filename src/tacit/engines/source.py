@@ -103,7 +103,7 @@ class OpenSource:
     opened: tuple[FileState, ...] = ()
 
     def require_unchanged(self, otherwise: str) -> None:
-        """Refuse files other than those that were opened; ``otherwise`` says what follows from it."""
+        """Refuse files other than those that were opened; ``otherwise`` says what happens then."""
         for each in self.opened:
             if FileState.of(each.file) != each:
                 raise TacitError(
