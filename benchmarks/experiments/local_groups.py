@@ -53,7 +53,8 @@ def places(samples: NDArray[Any], centers: NDArray[Any]) -> NDArray[np.float32]:
     [[0.0, 1.0], [1.0, 0.0]]
     """
     distances = (centers**2).sum(axis=1) - 2 * np.asarray(samples) @ centers.T
-    return np.eye(len(centers), dtype=np.float32)[distances.argmin(axis=1)]
+    found: NDArray[np.float32] = np.eye(len(centers), dtype=np.float32)[distances.argmin(axis=1)]
+    return found
 
 
 def joined(shares: NDArray[Any], membership: NDArray[Any], chances: NDArray[Any]) -> NDArray[np.float64]:
