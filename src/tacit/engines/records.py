@@ -72,7 +72,8 @@ class StreamedRecords:
         """The exact table of all records, at most the unit's number per person. For the gate, after the payment."""
         try:
             bound = None if unit.column is None else self._bound(unit.records, randomness)
-            return added_up(self.engine, FragmentCount(self.reading, table, bound), self.source.fragments, progress)
+            count = FragmentCount(self.reading, table, bound)
+            return added_up(self.engine, count, self.source.fragments, progress, self.source.rows)
         finally:
             self._require_unchanged()
 

@@ -302,7 +302,10 @@ def _divided(part: Any, otherwise: str) -> Iterator[tuple[str, Any]]:  # noqa: A
 def _looked_at(part: Any, name: str) -> tuple[Sequence[str], int]:  # noqa: ANN401
     """Columns and rows, from the file's metadata."""
     try:
-        return part.physical_schema.names, int(part.count_rows())
+        # Of some row groups of a Parquet file pyarrow would count the rows of the whole file.
+        groups = getattr(part, "row_groups", None)
+        rows = part.count_rows() if groups is None else sum(group.num_rows for group in groups)
+        return part.physical_schema.names, int(rows)
     except Exception as error:
         raise _unreadable(name, error) from None
 
