@@ -43,21 +43,40 @@ class Switch:
     def row(self, folder: Path) -> Row:
         """The line of the switch table."""
         rows = json.loads((folder / f"{self.table}.json").read_text(encoding="utf-8"))["rows"]
-        before, after = (_values(rows, {**self.shared, **each}, self.table) for each in (self.without, self.with_it))
+        lines = [_runs(rows, {**self.shared, **each}, self.table) for each in (self.without, self.with_it)]
+        (before, seeds), (after, others) = lines
+        paired = same_seeds(seeds, others)
         names = {
             "idea": self.idea, "data": self.data, "ε": self.epsilon, "without": shown(before), "with": shown(after),
-            "gain": f"{100 * (np.mean(after) - np.mean(before)):+.1f}", "95 % interval": gained(before, after),
+            "gain": f"{100 * (np.mean(after) - np.mean(before)):+.1f}", "95 % interval": gained(before, after, paired),
             "from": f"[table]({self.table}.md)",
         }  # fmt: skip
         return Row(names, [{"without": first, "with": second} for first, second in _pairs(before, after)])
 
 
-def _values(rows: Sequence[Mapping[str, Any]], names: Mapping[str, str], table: str) -> list[float]:
-    """The test accuracies of the one line that these names belong to."""
+def _runs(
+    rows: Sequence[Mapping[str, Any]], names: Mapping[str, str], table: str
+) -> tuple[list[float], list[int | None]]:
+    """Of the one line that these names belong to: the test accuracies, and the seeds where they are written down.
+
+    Runs are in the order of their seeds.
+    """
     found = [row for row in rows if all(row["names"].get(name) == value for name, value in names.items())]
     if len(found) != 1:
         raise InvalidInput(f"{table}: {len(found)} lines are named {dict(names)}")
-    return [float(run["test"]) for run in found[0]["runs"]]
+    seeds = [run.get("settings", run).get("seed") for run in found[0]["runs"]]
+    values = [float(run["test"]) for run in found[0]["runs"]]
+    order = range(len(seeds)) if None in seeds else np.argsort(seeds).tolist()
+    return [values[place] for place in order], [seeds[place] for place in order]
+
+
+def same_seeds(first: Sequence[int | None], second: Sequence[int | None]) -> bool:
+    """Whether two lines have the same seeds, written down and in the same order.
+
+    >>> same_seeds([0, 1], [0, 1]), same_seeds([0, 1], [1, 2]), same_seeds([None, None], [None, None])
+    (True, False, False)
+    """
+    return None not in first and list(first) == list(second)
 
 
 def _pairs(before: Sequence[float], after: Sequence[float]) -> list[tuple[float | None, float | None]]:
@@ -66,10 +85,10 @@ def _pairs(before: Sequence[float], after: Sequence[float]) -> list[tuple[float 
     return list(zip(*filled, strict=True))
 
 
-def gained(before: Sequence[float], after: Sequence[float]) -> str:
-    """The 95 % interval of the gain in points; empty if a line has one run only.
+def gained(before: Sequence[float], after: Sequence[float], paired: bool) -> str:
+    """The 95 % interval of the gain in points, of differences if runs are ``paired``; empty if a line has one run.
 
-    >>> gained([0.80, 0.82], [0.81, 0.83]), gained([0.8], [0.9, 0.9])
+    >>> gained([0.80, 0.82], [0.81, 0.83], True), gained([0.8], [0.9, 0.9], False)
     ('+1.0 to +1.0', '')
     """
     from scipy.stats import t
@@ -78,7 +97,7 @@ def gained(before: Sequence[float], after: Sequence[float]) -> str:
     if min(len(first), len(second)) < 2:
         return ""
     middle = float(second.mean() - first.mean())
-    if len(first) == len(second):
+    if paired:
         free, error = len(first) - 1, float((second - first).std(ddof=1)) / len(first) ** 0.5
     else:
         parts = [each.var(ddof=1) / len(each) for each in (first, second)]
@@ -177,7 +196,7 @@ def main() -> None:
     notes = [
         "Each line compares two lines of the table named at its end, where data, splits and public knowledge are, and "
         "which settings were chosen on private records.",
-        "The interval is that of the mean gain: of differences by seed where the numbers of runs are equal, else "
+        "The interval is that of the mean gain: of differences by seed where both lines name the same seeds, else "
         "Welch's. One that contains 0 says that the idea cannot be told from chance here. It is about seeds, not about "
         "which images are in the test part: of CIFAR-10's and SVHN's 1,000 in these tables a point is 10 images.",
         MISSING,

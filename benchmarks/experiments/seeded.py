@@ -74,10 +74,15 @@ def noise_in_words(epsilon: float) -> str:
 
 
 def line(epsilon: str, name: str, runs: Sequence[Mapping[str, Any]], way: str = "") -> Row:
-    """A line of a table; ``way`` names the part of each run that the line is about.
+    """A line of a table; ``way`` names the part of each run that the line is about, which keeps the run's seed.
 
-    >>> line("1", "toy", [{"a": {"test": 0.5}, "b": {"test": 0.6}}], "b").runs
-    [{'test': 0.6}]
+    >>> line("1", "toy", [{"a": {"test": 0.5}, "b": {"test": 0.6}, "settings": {"seed": 3}}], "b").runs
+    [{'test': 0.6, 'seed': 3}]
     """
-    told = [dict(each[way]) if way else dict(each) for each in runs]
+    told = [{**each[way], **_seed(each)} if way else dict(each) for each in runs]
     return Row({"ε": epsilon, "line": name, "95 % interval": interval([each["test"] for each in told])}, told)
+
+
+def _seed(run: Mapping[str, Any]) -> dict[str, Any]:
+    settings = run.get("settings", {})
+    return {"seed": settings["seed"]} if "seed" in settings else {}
