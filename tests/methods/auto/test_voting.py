@@ -1,4 +1,4 @@
-"""Votes alone: of crowds, and where there are too few images to divide the budget."""
+"""Votes alone: of one-record holders, and where there are too few images to divide the budget."""
 
 from fractions import Fraction
 
@@ -32,7 +32,7 @@ def distilled(trust, **more):
 
 @pytest.mark.parametrize(("trust", "delta"), [("local", 0), ("shuffle", "1e-5")])
 @pytest.mark.parametrize("torch", [True, False])
-def test_a_crowd_votes_on_shapes_and_its_students_learn_every_public_image(trust, delta, torch, monkeypatch):
+def test_one_record_holders_vote_on_shapes_and_its_students_learn_every_public_image(trust, delta, torch, monkeypatch):
     if torch:
         pytest.importorskip("torch", reason="needs tacit[torch]")
         pytest.importorskip("safetensors", reason="needs tacit[torch]")

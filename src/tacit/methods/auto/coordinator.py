@@ -36,7 +36,7 @@ from tacit.students.wrapped import Projected
 
 __all__ = [
     "MIXED_KINDS",
-    "MOST_COMPONENTS",
+    "MIXTURE_COMPONENTS",
     "SAMPLES_PER_COMPONENT",
     "AutoCoordinator",
     "AutoState",
@@ -235,7 +235,7 @@ MIXED_KINDS = ("text", "photographs", "embedding")
 # The weight of the released odds in every step.
 KEPT = 0.5
 # Principal components for which the covariance is estimated, limited by the number of samples.
-MOST_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
+MIXTURE_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
 _STEPS = 10
 # The fraction of the mean variance that is added to every variance.
 _RIDGE = 1e-4
@@ -263,7 +263,7 @@ def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | No
     True
     """
     rows = public.reshape(len(public), -1).astype(np.float64)
-    count = min(MOST_COMPONENTS, len(rows) // SAMPLES_PER_COMPONENT, rows.shape[1])
+    count = min(MIXTURE_COMPONENTS, len(rows) // SAMPLES_PER_COMPONENT, rows.shape[1])
     if count < 1 or not np.ptp(rows, axis=0).any():
         return None
     components = Projected.components(rows, count)

@@ -39,7 +39,7 @@ from tacit.methods.auto.coordinator import (
     sum_block,
 )
 from tacit.methods.auto.correction import corrected_block, correction_ask, moved_block
-from tacit.methods.auto.learners import FEW, component_features, image_network, perceptron
+from tacit.methods.auto.image_students import FEW, component_features, image_network, perceptron
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments, ReleasedSums
 from tacit.methods.class_sums.options import ClassSums

@@ -1,4 +1,4 @@
-"""Votes alone: what the default asks of crowds, of few images, and wherever else it has no plan of its own.
+"""Votes alone: what the default asks of one-record holders, of few images, and where it has no plan of its own.
 
 One question, as reverse k-NN labeling plans it; the default chooses the space of the votes of images, and trains its
 own students of images on the labels.

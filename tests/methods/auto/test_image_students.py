@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from tacit.methods.auto.learners import component_features, perceptron
+from tacit.methods.auto.image_students import component_features, perceptron
 from tests.methods.auto.test_voting import pictures
 
 
