@@ -30,6 +30,7 @@ from experiments.charts import draw_rows
 from experiments.default_grid import cells
 from experiments.development import SETS, DevelopmentSet, read_set
 from experiments.kept_encodings import keep_encodings
+from experiments.leaderboard_parts import samples_digest
 from experiments.measured import Memory, code_of
 from experiments.noisy_logistic import noisy_logistic, scores
 from experiments.table import Result, Row, write_result
@@ -103,6 +104,7 @@ def default(parts: DevelopmentSet, epsilon: float, delta: float, seed: int) -> M
     return {
         **found,
         "labels": float((run.labels == parts.public_labels).mean()),
+        "content": samples_digest(parts),
         "true labels": taught["test"],
         "true labels auc": taught.get("auc"),
         "chosen": _chosen(run.recipe),

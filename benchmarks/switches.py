@@ -10,7 +10,7 @@ Writes docs/results/switches.json, .md and .png.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,12 +39,14 @@ class Switch:
     without: Mapping[str, str]
     with_it: Mapping[str, str]
     shared: Mapping[str, str] = field(default_factory=dict)
+    measure: str = "test"
 
     def row(self, folder: Path) -> Row:
         """The line of the switch table."""
         rows = json.loads((folder / f"{self.table}.json").read_text(encoding="utf-8"))["rows"]
-        lines = [_runs(rows, {**self.shared, **each}, self.table) for each in (self.without, self.with_it)]
-        (before, seeds), (after, others) = lines
+        (before, seeds), (after, others) = (
+            _runs(rows, {**self.shared, **each}, self.table, self.measure) for each in (self.without, self.with_it)
+        )
         paired = same_seeds(seeds, others)
         names = {
             "idea": self.idea, "data": self.data, "ε": self.epsilon, "without": shown(before), "with": shown(after),
@@ -55,9 +57,9 @@ class Switch:
 
 
 def _runs(
-    rows: Sequence[Mapping[str, Any]], names: Mapping[str, str], table: str
+    rows: Sequence[Mapping[str, Any]], names: Mapping[str, str], table: str, measure: str = "test"
 ) -> tuple[list[float], list[int | None]]:
-    """Of the one line that these names belong to: the test accuracies, and the seeds where they are written down.
+    """Of the one line that these names belong to: what was measured, and the seeds where they are written down.
 
     Runs are in the order of their seeds.
     """
@@ -65,7 +67,7 @@ def _runs(
     if len(found) != 1:
         raise InvalidInput(f"{table}: {len(found)} lines are named {dict(names)}")
     seeds = [run.get("settings", run).get("seed") for run in found[0]["runs"]]
-    values = [float(run["test"]) for run in found[0]["runs"]]
+    values = [float(run[measure]) for run in found[0]["runs"]]
     order = range(len(seeds)) if None in seeds else np.argsort(seeds).tolist()
     return [values[place] for place in order], [seeds[place] for place in order]
 
@@ -150,6 +152,47 @@ def _sets(data: str, epsilon: str) -> list[Switch]:
     ]
 
 
+# PrivateKT's tables that ask about groups: whose they are, how often a holder answers at each total ε, and beyond what.
+GROUPS = (
+    ("MNIST, 80 holders", "mnist", (1, 2, 5), ""),
+    ("chest X-rays, 40 holders", "pneumonia", (2, 4, 9), ""),
+    ("medical abstracts, 30 holders", "text", (2, 3, 6), ""),
+    ("medical abstracts, classes' names known", "text", (2, 3, 6), ", classes' names known"),
+    ("AG News, 200 holders", "news", (2, 3, 6), ""),
+)
+TOTALS = (5, 10, 20)
+
+
+def _transferred() -> Iterator[Switch]:
+    """What PrivateKT's helpers are worth: with few questions about groups, and in the authors' way."""
+
+    def switch(idea: str, data: str, epsilon: str, table: str, without: str, with_it: str) -> Switch:
+        return Switch(
+            idea, f"PrivateKT, {data}", epsilon, f"privatekt-{table}", {"what": without}, {"what": with_it},
+            measure="accuracy",
+        )  # fmt: skip
+
+    off = "no importance sampling"
+    for idea, without in (
+        ("a buffer of 25 rounds", "no buffer"),
+        ("importance sampling of single samples", off),
+        ("self-training", "no self-training"),
+    ):
+        yield switch(idea, "MNIST, 40 rounds", "87.2", "mnist-ablation", without, "everything")
+    for data, table, times, known in GROUPS:
+        for total, count in zip(TOTALS, times, strict=True):
+            line = f"total ε = {total}: {count} × 1 answers{known}"
+            yield switch("importance sampling of groups", data, str(total), f"{table}-groups", f"{line}, {off}", line)
+            if table != "news" and total == 10 and not known:
+                single = f"{line}, single samples"
+                found = f"{single}, {off}", f"{single}, all answers kept"
+                yield switch("importance sampling of single samples", data, "10", f"{table}-groups", *found)
+                yield switch("self-training", data, "10", f"{table}-groups", line, f"{line}, self-training added")
+                yield switch(
+                    "questions about groups instead of single samples", data, "10", f"{table}-groups", found[1], line
+                )
+
+
 SWITCHES = (
     *_rounds("MNIST", "0.1", "3"),
     *_rounds("SVHN", "1", "3"),
@@ -184,6 +227,7 @@ SWITCHES = (
         for epsilon in ("1", "0.29", "0.1", "0.01")
     ),
     *(switch for data in ("scene", "yeast") for epsilon in ("1", "0.1") for switch in _sets(data, epsilon)),
+    *_transferred(),
 )  # fmt: skip
 
 
@@ -193,17 +237,29 @@ def main() -> None:
     caption = (
         "What each free idea is worth: test accuracy (%) without and with it at the same budget, all else being equal."
     )
+    sampled = [row for row in rows if row.names["idea"].startswith("importance sampling")]
     notes = [
         "Each line compares two lines of the table named at its end, where data, splits and public knowledge are, and "
         "which settings were chosen on private records.",
         "The interval is that of the mean gain: of differences by seed where both lines name the same seeds, else "
         "Welch's. One that contains 0 says that the idea cannot be told from chance here. It is about seeds, not about "
         "which images are in the test part: of CIFAR-10's and SVHN's 1,000 in these tables a point is 10 images.",
+        "PrivateKT: ε is the total of a holder with all its records. " + _told(sampled),
         MISSING,
     ]
     result = Result("switches", caption, rows, {}, notes)
     for file in [*write_result(result, RESULTS), draw(rows, RESULTS / "switches.png")]:
         print(file)
+
+
+def _told(rows: Sequence[Row]) -> str:
+    """In how many comparisons importance sampling is told from chance, and to which side."""
+    ends = [[float(end) for end in row.names["95 % interval"].split(" to ")] for row in rows]
+    better, worse = sum(low > 0 for low, _ in ends), sum(high < 0 for _, high in ends)
+    return (
+        f"Importance sampling is compared {len(rows)} times: it is better than chance explains in {better}, worse in "
+        f"{worse}."
+    )
 
 
 def draw(rows: Sequence[Row], file: Path) -> Path:

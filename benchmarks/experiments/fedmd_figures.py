@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,13 +10,17 @@ import numpy as np
 from experiments.fedmd import PAPER, FedBench, FedSetting
 from experiments.fedmd_published import PRINTED
 from experiments.fedmd_sums import sums
-from experiments.table import Result
+from experiments.table import Result, Row
 from tacit.mechanisms.central.sampling import SubsetSample
 from tacit.report.charts import Chart, Panel
 
-__all__ = ["FIGURES", "convergence", "guarantees", "kinds", "parties", "partitions", "schedule", "subsets"]
+__all__ = [
+    "FIGURES", "convergence", "guarantees", "kinds", "learning_curves", "parties", "partitions", "schedule", "subsets",
+]  # fmt: skip
 
 Figure = tuple[Result, Chart | None]
+
+CURVES = "The curves, round by round, are in the JSON."
 
 SIZES = (18, 60, 300)  # those that both of the paper's tasks have
 # What the paper prints without privacy.
@@ -36,7 +40,7 @@ ASKED, ASKED_ROUNDS = 50, 2
 def subsets(bench: FedBench) -> Figure:
     """Accuracy over the size of the subset, between no privacy and everything pooled: as the paper's Table 2."""
     paper = {(row.data, row.size): f"{100 * row.accuracy:.2f}" for row in PRINTED}
-    task = "CIFAR" if bench.name == "cifar10" else "FEMNIST"
+    task = "CIFAR" if bench.name.startswith("cifar") else "FEMNIST"
     setting, nothing = replace(bench.setting, subset=None), {"k": "", "stability delta": "1"}
     records = _share(bench)
     pooled = min(setting.own, POOLED_EPOCHS) if records > MANY else setting.own
@@ -63,7 +67,8 @@ def subsets(bench: FedBench) -> Figure:
         f"Mean test accuracy (%) of {setting.parties} parties with {records} records each, before and after the "
         f"rounds: {setting.schedule}.{fewer} Centralized: {pooled} epochs."
     )
-    return bench.result("subsets", caption, rows), None
+    result = bench.result("subsets", caption, rows, [CURVES])
+    return result, learning_curves(result.name, caption, rows)
 
 
 def kinds(bench: FedBench) -> Figure:
@@ -131,13 +136,28 @@ def _over_rounds(
     bench: FedBench, figure: str, caption: str, lines: Mapping[str, FedSetting], runs: int | None = None
 ) -> Figure:
     rows = [bench.row({"method": name}, setting, runs=runs) for name, setting in lines.items()]
-    places = list(range(max(len(row.runs[0]["curve"]) for row in rows)))
+    result = bench.result(figure, caption, rows, [CURVES])
+    return result, learning_curves(result.name, caption, rows)
+
+
+def learning_curves(name: str, caption: str, rows: Sequence[Row]) -> Chart:
+    """The mean accuracy of each line over its rounds; what was trained once, without rounds, is a level.
+
+    >>> runs = [[{"curve": [0.5, 0.75], "after": 0.75}], [{"after": 1.0}]]
+    >>> rows = [Row({"method": what}, found) for what, found in zip(("rounds", "pooled"), runs)]
+    >>> learning_curves("toy", "", rows).panels[0].curves
+    {'rounds': [50.0, 75.0], 'pooled': [100.0, 100.0]}
+    """
+    longest = max(len(run["curve"]) for row in rows for run in row.runs if "curve" in run)
     curves: dict[str, list[float | None]] = {}
-    for name, row in zip(lines, rows, strict=True):
-        mean = (100 * np.mean([run["curve"] for run in row.runs], axis=0)).tolist()
-        curves[name] = [*mean, *[None] * (len(places) - len(mean))]
-    result = bench.result(figure, caption, rows, ["The curves, round by round, are in the JSON."])
-    return result, Chart(result.name, caption, [Panel("mean test accuracy", "rounds", "%", places, curves)])
+    for row in rows:
+        line = row.names["method"] + (f", k = {row.names['k']}" if row.names.get("k") else "")
+        if all("curve" in run for run in row.runs):
+            mean = (100 * np.mean([run["curve"] for run in row.runs], axis=0)).tolist()
+        else:
+            mean = [_mean(row.values("after"))] * longest
+        curves[line] = [*mean, *[None] * (longest - len(mean))]
+    return Chart(name, caption, [Panel("mean test accuracy", "rounds", "%", list(range(longest)), curves)])
 
 
 def guarantees(bench: FedBench) -> Figure:

@@ -13,7 +13,7 @@ import numpy as np
 
 from experiments.development import DevelopmentSet
 from experiments.leaderboard_lines import LINES, OPACUS
-from experiments.leaderboard_parts import DELTA, OWN, Encoded, Line, encoded, references
+from experiments.leaderboard_parts import DELTA, OWN, Encoded, Line, encoded, references, samples_digest
 from experiments.leaderboard_public import named_lines, public_lines
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
@@ -21,7 +21,7 @@ from tacit.core import InvalidInput, Unit, nearest
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 
-__all__ = ["EPSILONS", "FEATURES", "REFERENCES", "Board", "image_features"]
+__all__ = ["EPSILONS", "FEATURES", "REFERENCES", "Board", "image_features", "reach"]
 
 EPSILONS = (0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 8.0)
 
@@ -69,7 +69,8 @@ class Board:
                 raise InvalidInput(f"{each} is for {known[each].applies}, and {parts.name} is of kind {data.kind}")
         chosen = methods or [name for name, line in known.items() if line.applies in ("", data.kind)]
         earlier = {} if written is None else _earlier(written / f"leaderboard-{parts.name}.json", data.content)
-        defaults = {} if written is None else _defaults(written / "defaults.json", parts)
+        defaults = {} if written is None else _defaults(written / "defaults.json", parts, data.content)
+        more["memory"].adopt(run for runs in earlier.values() for run in runs)
         asked = [name for name in known if name in chosen or any(name == line for line, _ in (*earlier, *defaults))]
         made = cls(data, lines={name: known[name] for name in asked}, earlier=earlier, defaults=defaults, **more)
         return replace(made, measuring=frozenset(chosen))
@@ -82,12 +83,15 @@ class Board:
             raise InvalidInput(f"{file}: no board was written there; leave out --again to measure one")
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         measured = [row for row in rows if row["names"].get("ε")]
-        content = measured[0]["runs"][0]["settings"]["content"]
+        content = samples_digest(parts)
+        if all(run["settings"].get("content") != content for row in measured for run in row["runs"]):
+            raise InvalidInput(f"{file}: the board was measured on other samples; leave out --again to measure these")
         empty = [np.empty((len(each), 0)) for each in (parts.private[1], parts.public_labels, parts.test[1])]
         knowledge = next(row["names"]["public knowledge"] for row in measured if row["names"]["method"] != "auto")
         kind = recognize(samples_of(parts.public)).kind
         data = Encoded(parts, empty[0], empty[1], empty[2], knowledge, content, kind, image_features(parts))
-        earlier, defaults = _earlier(file, content), _defaults(written / "defaults.json", parts)
+        earlier, defaults = _earlier(file, content), _defaults(written / "defaults.json", parts, content)
+        memory.adopt(run for runs in earlier.values() for run in runs)
         asked = [name for name in LINES if any(name == line for line, _ in (*earlier, *defaults))]
         fixed = {
             row["names"]["method"]: [run["test"] for run in row["runs"]] for row in rows if not row["names"].get("ε")
@@ -96,38 +100,48 @@ class Board:
         return cls(data, memory, lines, earlier=earlier, defaults=defaults, written=fixed, kept=True)
 
     def measure(self) -> None:
-        """All runs: each seed of every line before the next, so that a board that is stopped is even."""
-        for seed in range(self.runs):
-            for name, line, epsilon in self._cells():
-                if self.measuring is not None and name not in self.measuring:
-                    continue
-                about = line.about(name, self.data, epsilon, seed)
-                found = self.memory.kept(about)
-                if found is None and not self.kept:
-                    found = self.memory.recall(about, partial(line.measure, self.data, epsilon, seed))
-                    self.tell(
-                        f"{self.data.parts.name} {name} ε = {epsilon:g} seed {seed}: {found['test']:.4f}, "
-                        f"{found['seconds']:.0f} s"
-                    )
-                if found is not None:
-                    self.found.setdefault((name, epsilon), []).append(found)
+        """All runs: each seed of every line before the next, so that a board that is stopped is even.
 
-    def _cells(self) -> Iterator[tuple[str, Line, float]]:
-        for name, line in self.lines.items():
-            for epsilon in self.epsilons:
-                yield name, line, epsilon
+        Those of which earlier code has measured nothing come first.
+        """
+        before = self.shown()
+        for name, line, epsilon, seed in sorted(self._runs(), key=lambda run: run[3] in _seeds(before, run[0], run[2])):
+            about = line.about(name, self.data, epsilon, seed)
+            found = self.memory.kept(about)
+            if found is None and not self.kept:
+                found = self.memory.recall(about, partial(line.measure, self.data, epsilon, seed))
+                self.tell(
+                    f"{self.data.parts.name} {name} ε = {epsilon:g} seed {seed}: {found['test']:.4f}, "
+                    f"{found['seconds']:.0f} s"
+                )
+            if found is not None:
+                self.found.setdefault((name, epsilon), []).append(found)
+
+    def _runs(self) -> Iterator[tuple[str, Line, float, int]]:
+        for seed in range(self.runs):
+            for name, line in self.lines.items():
+                if self.measuring is None or name in self.measuring:
+                    yield from ((name, line, epsilon, seed) for epsilon in self.epsilons)
 
     def shown(self) -> dict[tuple[str, float], Sequence[Mapping[str, Any]]]:
-        """The runs of every line and ε in the order of the lines: those of this code, else earlier ones."""
-        known = {**self.earlier, **self.defaults, **self.found}
-        return {(name, each): known[name, each]
-                for name in self.lines for each in sorted({at for line, at in known if line == name})}  # fmt: skip
+        """The runs of every line and ε in the order of the lines: of each seed that of this code, else an earlier one.
+
+        An earlier run is one of the default's bench, where that has any.
+        """
+        before = {**self.earlier, **self.defaults}
+        known: dict[tuple[str, float], Sequence[Mapping[str, Any]]] = {}
+        for name in self.lines:
+            for at in sorted({each for line, each in (*before, *self.found) if line == name}):
+                runs = (*before.get((name, at), ()), *self.found.get((name, at), ()))
+                by_seed = {_seed(run, place): run for place, run in enumerate(runs)}
+                known[name, at] = [by_seed[seed] for seed in sorted(by_seed)]
+        return known
 
     def references(self) -> Mapping[str, Sequence[float]]:
         """The lines that do not depend on ε: ε = 0 first, no privacy last; several figures where names are drawn."""
         guess, clusters, plain = REFERENCES
-        about = {"board": self.data.parts.name, "content": self.data.content, "line": "references",
-                 "code": code_of("experiments.leaderboard_parts")}  # fmt: skip
+        about = {"board": self.data.parts.name, "content": self.data.content, "knowledge": self.data.knowledge,
+                 "line": "references", "code": code_of("experiments.leaderboard_parts")}  # fmt: skip
         if self.written is not None:
             about |= {"line": "names of classes", "code": code_of("experiments.leaderboard_public")}
             named = self.memory.recall(about, lambda: {"lines": named_lines(self.data)})["lines"]
@@ -156,6 +170,7 @@ class Board:
                         "queries": str(last.get("queries") or ""),
                         "public samples": str(len(data.public)),
                         "public knowledge": data.knowledge if line.method != "auto" else "its own choice of encoders",
+                        "test interval": f"± {reach(_mean(runs), len(data.test)):.1f}",
                         "code": self.measured_by(name, epsilon),
                     },
                     runs,
@@ -174,21 +189,24 @@ class Board:
         ).measured()
 
     def measured_by(self, name: str, epsilon: float) -> str:
-        """Whose code: this one, that of the default's bench, or an earlier one."""
+        """Whose code: this one, that of the default's bench, or an earlier one, if only of some runs."""
         if (name, epsilon) in self.defaults and (name, epsilon) not in self.found:
             return "defaults"
         code = self.lines[name].code()
-        return "this" if all(run["settings"]["code"] == code for run in self.shown()[name, epsilon]) else "earlier"
+        runs = self.shown()[name, epsilon]
+        return "this" if all(run.get("settings", {}).get("code") == code for run in runs) else "earlier"
 
     def _notes(self) -> list[str]:
-        error = 50 / np.sqrt(len(self.data.test))
+        count = len(self.data.test)
         shown = {name for name, _ in self.shown()}
         chosen = "; ".join(f"{name}: {line.chosen}" for name, line in self.lines.items() if name in shown)
         missing = ", ".join(name for name in self.lines if name not in shown)
         return [
             "Seeded runs: simulations, on the same parts. One curator has all records. Public samples are assumed to "
             "hold no private one.",
-            f"The test part alone has a standard error of up to {error:.1f} points; the spread is over runs.",
+            f"The test part has {count:,} samples. By it alone a figure of 95 % has a 95 % interval of ± "
+            f"{reach(95, count):.1f} points, one of 80 % of ± {reach(80, count):.1f}, one of 50 % of ± "
+            f'{reach(50, count):.1f}: the column "test interval". The spread ± is over runs, which share that part.',
             f"Settings, none chosen on private records: {chosen}. The schedule of privatekt, and that two layers and "
             "private_knn take raw samples, were chosen with test figures of the digits in sight; so were PATE's rule, "
             "the steps of two layers, (of MNIST) what students of votes and sums see, and (of Adult) that Private k-NN "
@@ -203,9 +221,10 @@ class Board:
             "features of MiniLM and EfficientNet are computed once and not counted, histograms of gradients once per "
             "process, in the line that asks for them first.",
             *([f"Not measured, for want of processor time: {missing}."] if missing else []),
-            "Each run in the JSON file names the digest of the code that it was measured with. Lines marked earlier "
-            "were measured with an earlier version of it, on the same data, and not again; those marked defaults by "
-            "the bench of the default (defaults.md), on the same parts.",
+            "Each run in the JSON file names the digest of the code that it was measured with, and that of the samples "
+            "(content), by which this board is known: figures of other parts are never beside these. Lines marked "
+            "earlier were measured with an earlier version of the code, on the same samples, and not again, or not in "
+            "every run; those marked defaults by the bench of the default (defaults.md), on the same parts.",
         ]
 
 
@@ -224,6 +243,28 @@ def image_features(parts: DevelopmentSet, asked: str = "") -> tuple[str, str] | 
     return asked, FEATURES[asked]
 
 
+def reach(accuracy: float, samples: int) -> float:
+    """Half of the 95 % interval that a test part of so many samples gives an accuracy in percent, in points.
+
+    >>> round(reach(80.0, 10_000), 1)
+    0.8
+    """
+    return float(1.96 * np.sqrt(max(accuracy * (100 - accuracy), 0.0) / samples))
+
+
+def _mean(runs: Sequence[Mapping[str, Any]]) -> float:
+    return 100 * float(np.mean([run["test"] for run in runs]))
+
+
+def _seed(run: Mapping[str, Any], place: int) -> int:
+    """The seed of a run; of one that does not say it, its place."""
+    return int(run.get("settings", {}).get("seed", place))
+
+
+def _seeds(known: Mapping[tuple[str, float], Sequence[Mapping[str, Any]]], name: str, epsilon: float) -> set[int]:
+    return {_seed(run, place) for place, run in enumerate(known.get((name, epsilon), ()))}
+
+
 def _earlier(file: Path, content: str) -> dict[tuple[str, float], list[Mapping[str, Any]]]:
     """The runs that were written down before, of the same data."""
     if not file.is_file():
@@ -236,17 +277,22 @@ def _earlier(file: Path, content: str) -> dict[tuple[str, float], list[Mapping[s
     return found
 
 
-def _defaults(file: Path, parts: DevelopmentSet) -> dict[tuple[str, float], list[Mapping[str, Any]]]:
-    """The runs of the default that its own bench has written down: the same call, on the same parts."""
+def _defaults(file: Path, parts: DevelopmentSet, content: str) -> dict[tuple[str, float], list[Mapping[str, Any]]]:
+    """The runs of the default that its own bench has written down: the same call, on the same samples if it says so."""
     if not file.is_file():
         return {}
     unit = str(parts.settings().get("unit", Unit()).in_words)
     said = {"unit": unit, "adjacency": "replace-one", "delta": DELTA, "trust": "central", "questions": ""}
-    return {
-        ("auto", float(row["names"]["ε"])): [{**run, **said} for run in row["runs"]]
-        for row in json.loads(file.read_text(encoding="utf-8"))["rows"]
-        if row["names"].get("data") == parts.name and row["names"].get("line") == f"default, δ = {DELTA:g}"
+    rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
+    ours = {"data": parts.name, "line": f"default, δ = {DELTA:g}"}.items()
+    found: dict[tuple[str, float], list[Mapping[str, Any]]] = {
+        ("auto", float(row["names"]["ε"])): [
+            {**run, **said} for run in row["runs"] if run.get("content", content) == content
+        ]
+        for row in rows
+        if ours <= row["names"].items()
     }
+    return {cell: runs for cell, runs in found.items() if runs}
 
 
 # What images are summed by, and what they are voted on in: a map of the pixels themselves.

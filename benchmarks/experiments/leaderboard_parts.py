@@ -23,7 +23,19 @@ from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import recognize
 from tacit.encoders.text import TextEncoder
 
-__all__ = ["DELTA", "HOLDER", "LABEL", "OWN", "RECORD", "Encoded", "Line", "Samples", "encoded", "references"]
+__all__ = [
+    "DELTA",
+    "HOLDER",
+    "LABEL",
+    "OWN",
+    "RECORD",
+    "Encoded",
+    "Line",
+    "Samples",
+    "encoded",
+    "references",
+    "samples_digest",
+]
 
 DELTA = 1e-5
 COMPONENTS = 100
@@ -35,7 +47,8 @@ USED = ("tacit.runs.distill", "tacit.students.registry", "tacit.representations.
 class Encoded:
     """A data set's parts as rows of the same features, and what public knowledge these took.
 
-    ``images`` are the names of the features for sums and for votes, where samples are images.
+    ``content`` is the digest of the samples, ``images`` are the names of the features for sums and for votes, where
+    samples are images.
     """
 
     parts: DevelopmentSet
@@ -77,12 +90,35 @@ def encoded(parts: DevelopmentSet, images: tuple[str, str] | None = None) -> Enc
         rows = [base.encode(np.asarray(each)) for each in raw]
     fitted = PCA(min(COMPONENTS, *rows[1].shape), random_state=0).fit(np.asarray(rows[1], dtype=np.float64))
     private, public, test = (fitted.transform(np.asarray(each, dtype=np.float64)) for each in rows)
+    return Encoded(parts, private, public, test, name, samples_digest(parts), found.kind, images)
+
+
+def samples_digest(parts: DevelopmentSet) -> str:
+    """What a board is known by: the samples of every part in their order, raw, with labels and owners.
+
+    >>> from dataclasses import replace
+    >>> from pathlib import Path
+    >>> from experiments.development import read_set
+    >>> digits = read_set("digits", Path())
+    >>> exchanged = replace(digits, public=digits.public[::-1])
+    >>> samples_digest(digits) == samples_digest(replace(digits)) != samples_digest(exchanged)
+    True
+    """
     digest = hashlib.sha256()
-    for each in (private, public, test):
-        digest.update(np.ascontiguousarray(each.round(6)).tobytes())
-    for each in (parts.private[1], parts.public_labels, parts.test[1]):
-        digest.update("\0".join(map(str, np.asarray(each).tolist())).encode())
-    return Encoded(parts, private, public, test, name, digest.hexdigest()[:16], found.kind, images)
+    for samples, labels in (parts.private, (parts.public, parts.public_labels), parts.test):
+        digest.update(_content(samples) + b"\0" + _content(labels) + b"\0")
+    if parts.persons is not None:
+        digest.update(_content(parts.persons))
+    return digest.hexdigest()[:16]
+
+
+def _content(samples: Any) -> bytes:  # noqa: ANN401
+    if hasattr(samples, "to_csv"):
+        return str(samples.to_csv(index=False)).encode()
+    rows = np.asarray(samples)
+    if rows.dtype.kind in "OSU":
+        return "\0".join(map(str, rows.tolist())).encode()
+    return f"{rows.dtype.str} {rows.shape} ".encode() + rows.tobytes()
 
 
 class Samples(NamedTuple):
@@ -123,8 +159,9 @@ class Line:
     def about(self, name: str, data: Encoded, epsilon: float, seed: int) -> dict[str, Any]:
         """What a measurement depends on, by which it is kept."""
         return {
-            "board": data.parts.name, "content": data.content, "images": data.images and data.images[1], "line": name,
-            "delta": self.delta, "epsilon": epsilon, "seed": seed, "code": self.code(),
+            "board": data.parts.name, "content": data.content, "knowledge": data.knowledge,
+            "images": data.images and data.images[1], "line": name, "delta": self.delta, "epsilon": epsilon,
+            "seed": seed, "code": self.code(),
         }  # fmt: skip
 
     def measure(self, data: Encoded, epsilon: float, seed: int) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from experiments.leaderboard import REFERENCES, Board
+from experiments.leaderboard import REFERENCES, Board, reach
 from experiments.leaderboard_parts import HOLDER, LABEL, RECORD, Line
 from tacit.core import InvalidInput
 
@@ -35,12 +35,15 @@ STROKES: Mapping[str, tuple[str, str, str, float]] = {
     "label_dp": ("#a47148", "-", "*", 1.8),
 }
 OTHER = ("#343a40", "-", "p", 1.4)
+OURS = ("rknn", "class_sums", "auto", "auto pure")
 # Strokes of the lines that do not depend on ε; other ones get another, and none that is this near to a guess is drawn.
 FIXED: Mapping[str, Any] = dict(zip(REFERENCES, (":", "-.", "--"), strict=True))
 LEAST_APART = 3.0
-# Where lines come near to all, errors are shown on a logarithmic scale, or all lines would be one.
-NEARLY_ALL = 93.0
-TICKS = (0, 20, 40, 60, 70, 80, 85, 90, 93, 95, 97, 98, 99, 100)
+# Errors are on a logarithmic scale, on which lines that come near to all can be told apart; ticks are accuracies.
+TICKS = (10, 20, 30, 40, 50, 60, 70, 75, 80, 85, 90, 93, 95, 97, 98, 99, 99.5)
+LEAST_ERROR = 0.3
+# How far apart names are, as a share of the axis; how far beside each other the lines' bars are drawn.
+APART, BESIDE = 1 / 26, 0.018
 # What one ε covers decides which panel a line is in: numbers of different units are not to be compared.
 PANELS = (
     ((RECORD,), "one record is protected"),
@@ -56,64 +59,95 @@ def draw_board(board: Board, file: Path) -> Path:
         raise InvalidInput("pictures need matplotlib: pip install 'tacit[report]'") from None
     measured = {board.lines[name].protects for name, _ in board.shown()}
     panels = [each for each in PANELS if measured & set(each[0])]
-    figure = Figure(figsize=(8.8 * len(panels), 6.2))
+    figure = Figure(figsize=(9.6 if len(panels) == 1 else 15.6, 6.4))
+    grid = figure.add_gridspec(1, len(panels), width_ratios=(1.0, 0.55)[: len(panels)])
+    bounds = _bounds(board)
     for place, (units, title) in enumerate(panels):
-        axes = figure.add_subplot(1, len(panels), place + 1)
+        axes = figure.add_subplot(grid[0, place])
         lines = {name: line for name, line in board.lines.items() if line.protects in units}
-        _draw_lines(board, axes, lines, f"{board.data.parts.name}: {title}")
-        if units != (RECORD,):
+        _draw_lines(board, axes, lines, bounds)
+        axes.set_title(f"{board.data.parts.name}: {title}", fontsize=11)
+        if place:
             axes.set_facecolor("#f3f0ea")
+        else:
+            axes.set_ylabel("test accuracy, % (errors on a logarithmic scale)")
+    figure.supxlabel(
+        "Bands and colored bars: standard deviation over runs. Gray bar, at the best line: 95 % interval of the "
+        f"{len(board.data.test):,} test samples. † not all by this code.",
+        fontsize=8.5,
+        color="#444444",
+    )
     figure.tight_layout()
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=90, metadata={"Software": None})
     return file
 
 
-def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], title: str) -> None:  # noqa: ANN401
+def _bounds(board: Board) -> tuple[float, float]:
+    """The lowest and the highest accuracy that is drawn, the same in both panels: none below half of a guess."""
+    fixed = _apart(board.references())
+    means = [_percent(runs)[0] for runs in board.shown().values()]
+    lowest, highest = min(*means, *fixed.values()), max(*means, *fixed.values())
+    least = max(lowest - 2.0, fixed[REFERENCES[0]] / 2)
+    return least, 100.0 - max(0.8 * (100.0 - highest), LEAST_ERROR)
+
+
+def _percent(runs: Sequence[Mapping[str, Any]]) -> tuple[float, float]:
+    """Mean and standard deviation of some runs in percent."""
+    values = [100 * run["test"] for run in runs]
+    return float(np.mean(values)), float(np.std(values, ddof=1)) if len(values) > 1 else 0.0
+
+
+def _draw_lines(board: Board, axes: Any, lines: Mapping[str, Line], bounds: tuple[float, float]) -> None:  # noqa: ANN401
     shown = board.shown()
     marks = sorted({each for _, each in shown})
     names: list[tuple[str, str, float]] = []
-    lowest = highest = 50.0
-    for name, line in lines.items():
-        found = [
-            (each, [100 * run["test"] for run in runs]) for (method, each), runs in shown.items() if method == name
-        ]
-        if not found:
-            continue
-        across = [each for each, _ in found]
-        means = np.array([np.mean(values) for _, values in found])
-        spread = np.array([np.std(values, ddof=1) if len(values) > 1 else 0.0 for _, values in found])
-        color, style, shape, width = STROKES.get(name, OTHER)
-        filling = color if line.protects == RECORD else "white"
-        axes.plot(
-            across, means, color=color, linestyle=style, linewidth=width, marker=shape, markersize=6,
-            markerfacecolor=filling,
-        )  # fmt: skip
-        axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.13, linewidth=0)
-        # Few test samples move every run alike: their interval is drawn, too.
-        half = 1.96 * np.sqrt(means * (100 - means) / len(board.data.test))
-        axes.errorbar(across, means, yerr=half, fmt="none", ecolor=color, elinewidth=0.8, alpha=0.6)
-        names.append((_named(board, name, line), color, float(means[-1])))
-        lowest, highest = min(lowest, *(means - spread)), max(highest, *(means + spread))
+    best: dict[float, float] = {}
+    drawn = [name for name in lines if any(name == each for each, _ in shown)]
+    for order, name in enumerate(drawn):
+        across = np.array([at for method, at in shown if method == name])
+        means, spread = np.array([_percent(runs) for (method, _), runs in shown.items() if method == name]).T
+        _draw_line(axes, name, lines[name], (across, means, spread), 1 + BESIDE * (order - len(drawn) / 2))
+        best |= {at: max(mean, best.get(at, 0.0)) for at, mean in zip(across, means, strict=True)}
+        names.append((_named(board, name, lines[name]), STROKES.get(name, OTHER)[0], float(means[-1])))
+    tops = list(best.values())
+    half = [reach(each, len(board.data.test)) for each in tops]
+    axes.errorbar(list(best), tops, yerr=half, fmt="none", ecolor="#555555", elinewidth=5, alpha=0.35, zorder=0)
     fixed = _apart(board.references())
     for name in fixed:
         axes.axhline(fixed[name], color="black", linewidth=0.9, linestyle=FIXED.get(name, (0, (5, 1, 1, 1))), zorder=1)
-    lowest, highest = max(0.0, min(lowest, *fixed.values()) - 3), max(highest, *fixed.values()) + 3
-    if highest > NEARLY_ALL:
-        axes.set_yscale("function", functions=(_stretched, _shrunk))
-        axes.set_yticks([each for each in TICKS if lowest <= each <= highest])
-        highest = min(highest, 100.0)
-    axes.set_ylim(lowest, highest)
+    axes.set_yscale("function", functions=(_stretched, _shrunk))
+    ticks = [each for each in TICKS if bounds[0] <= each <= bounds[1]]
+    axes.set_yticks(ticks, [f"{each:g}" for each in ticks])
+    axes.set_ylim(*bounds)
     axes.set_xscale("log")
     axes.set_xlim(marks[0] / 1.25, marks[-1] * 1.25)
     axes.set_xticks(marks, [f"{each:g}" for each in marks])
     axes.minorticks_off()
     axes.set_xlabel("ε (logarithmic)")
-    axes.set_ylabel("test accuracy, %: mean; band: standard deviation over runs;\nbar: 95 % interval of the test part")
-    axes.set_title(title, fontsize=11)
     axes.grid(True, which="major", alpha=0.25)
-    names += [(name, "black", fixed[name]) for name in fixed]
-    _name_ends(axes, names, (lowest, highest), highest > NEARLY_ALL)
+    _name_ends(axes, [*names, *((name, "black", fixed[name]) for name in fixed)], bounds)
+
+
+def _draw_line(axes: Any, name: str, line: Line, curve: tuple[Any, Any, Any], aside: float) -> None:  # noqa: ANN401
+    """Lines of ours with a band, the others with bars: many bands hide each other."""
+    across, means, spread = curve
+    color, style, shape, width = STROKES.get(name, OTHER)
+    filling = color if line.protects == RECORD else "white"
+    axes.plot(
+        across,
+        means,
+        color=color,
+        linestyle=style,
+        linewidth=width,
+        marker=shape,
+        markersize=6,
+        markerfacecolor=filling,
+    )
+    if name in OURS:
+        axes.fill_between(across, means - spread, means + spread, color=color, alpha=0.13, linewidth=0)
+    else:
+        axes.errorbar(across * aside, means, yerr=spread, fmt="none", ecolor=color, elinewidth=1, capsize=2, alpha=0.6)
 
 
 def _apart(known: Mapping[str, Sequence[float]]) -> dict[str, float]:
@@ -124,42 +158,29 @@ def _apart(known: Mapping[str, Sequence[float]]) -> dict[str, float]:
 
 
 def _named(board: Board, name: str, line: Line) -> str:
-    """The line's name, what it protects if that is no record, and whether other code measured it."""
+    """The line's name, what it protects if that is no record, and whether other code measured some of it."""
     said = name if line.protects == RECORD else f"{name} ({line.protects})"
     measured = {board.measured_by(name, each) for method, each in board.shown() if method == name}
-    return f"{said}, earlier code" if measured == {"earlier"} else said
+    return f"{said} †" if "earlier" in measured else said
 
 
 def _stretched(accuracy: Any) -> Any:  # noqa: ANN401
-    """A scale on which halving the errors is about a step of the same length everywhere."""
-    return -np.log2(np.maximum(101.0 - np.asarray(accuracy), 1e-3))
+    """A scale on which halving the error is a step of the same length everywhere."""
+    return -np.log2(np.maximum(100.0 - np.asarray(accuracy), 1e-3))
 
 
 def _shrunk(place: Any) -> Any:  # noqa: ANN401
-    return 101.0 - np.exp2(-np.asarray(place))
+    return 100.0 - np.exp2(-np.asarray(place))
 
 
-def _name_ends(
-    axes: Any,  # noqa: ANN401
-    names: Sequence[tuple[str, str, float]],
-    shown: tuple[float, float],
-    stretched: bool,
-) -> None:
+def _name_ends(axes: Any, names: Sequence[tuple[str, str, float]], shown: tuple[float, float]) -> None:  # noqa: ANN401
     """Each name in its line's color at the right, as near to the line's end as the others allow."""
-    from matplotlib.transforms import blended_transform_factory
-
-    across = blended_transform_factory(axes.transAxes, axes.transData)
     ordered = sorted(names, key=lambda each: each[2])
-    ends = [each[2] for each in ordered]
-    if stretched:
-        low, high = (float(_stretched(each)) for each in shown)
-        placed = spaced([float(_stretched(each)) for each in ends], (high - low) / 26, (low, high))
-        places = [float(_shrunk(each)) for each in placed]
-    else:
-        places = spaced(ends, (shown[1] - shown[0]) / 26, shown)
-    for (name, color, end), place in zip(ordered, places, strict=True):
-        axes.plot([1.0, 1.03], [end, place], transform=across, color=color, linewidth=0.7, clip_on=False)
-        axes.text(1.035, place, name, transform=across, color=color, fontsize=8.5, va="center")
+    low, high = (float(_stretched(each)) for each in shown)
+    ends = [(float(_stretched(end)) - low) / (high - low) for _, _, end in ordered]
+    for (name, color, _), end, place in zip(ordered, ends, spaced(ends, APART, (0.0, 1.0)), strict=True):
+        axes.plot([1.0, 1.03], [end, place], transform=axes.transAxes, color=color, linewidth=0.7, clip_on=False)
+        axes.text(1.035, place, name, transform=axes.transAxes, color=color, fontsize=8.5, va="center")
 
 
 def spaced(wanted: Sequence[float], least: float, bounds: tuple[float, float]) -> list[float]:

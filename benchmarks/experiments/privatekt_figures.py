@@ -22,7 +22,7 @@ from tacit.methods.privatekt.options import PrivateKT, Teaching
 from tacit.report.charts import Chart, Panel
 from tacit.runs.distill import distill
 
-__all__ = ["FIGURES", "pretended"]
+__all__ = ["FIGURES", "losses", "pretended"]
 
 Made = tuple[Result, Chart | None]
 MEASURES = {"accuracy": 100.0, "epsilon": 1.0, "rounds": 1.0, "processor seconds": 1.0}
@@ -76,7 +76,30 @@ def ablation(bench: TransferBench) -> Made:
     }
     rows = [bench.row(what, setting) for what, setting in settings.items()]
     caption = f"PrivateKT on {bench.name} without one helper: {_said(whole)}."
-    return _result(bench, "ablation", caption, rows), _over_rounds(bench, "ablation", caption, rows)
+    notes = losses(rows)
+    return _result(bench, "ablation", caption, rows, notes), _over_rounds(bench, "ablation", caption, rows)
+
+
+def losses(rows: Sequence[Row]) -> list[str]:
+    """What each other line is below or above the first one, seed by seed, with its 95 % interval.
+
+    >>> runs = [[{"accuracy": each} for each in some] for some in ([0.8, 0.9], [0.8, 0.9])]
+    >>> losses([Row({"what": what}, found) for what, found in zip(("all", "no buffer"), runs)])
+    ["Against 'all', in points, seed by seed (95 % interval): no buffer: +0.0 ± 0.0 (cannot be told from chance)."]
+    """
+    from scipy.stats import t
+
+    whole, said = rows[0], []
+    for row in rows[1:]:
+        change = 100 * np.subtract(row.values("accuracy"), whole.values("accuracy"))
+        if len(change) < 2:
+            return []
+        half = float(t.ppf(0.975, len(change) - 1) * change.std(ddof=1) / np.sqrt(len(change)))
+        chance = " (cannot be told from chance)" if abs(change.mean()) <= half else ""
+        said.append(f"{row.names['what']}: {change.mean():+.1f} ± {half:.1f}{chance}")
+    return [
+        f"Against '{whole.names['what']}', in points, seed by seed (95 % interval): {'; '.join(said)}.",
+    ]
 
 
 # How often each holder is asked, how many answers each time, and which share of the holders is asked at once.

@@ -32,7 +32,7 @@ from tacit.representations.image_features import Deskewed, EvenWidth, OrientedGr
 from tacit.representations.maps import spectral_map
 from tacit.representations.scaled import PrincipalComponents
 
-__all__ = ["GROUPED", "Grouped", "groups"]
+__all__ = ["GROUPED", "Grouped", "groups", "likeness"]
 
 TOTALS = (5, 10, 20)
 # Where the parts are compared.
@@ -168,7 +168,7 @@ def groups(bench: TransferBench) -> tuple[Result, Chart]:
     variants = {"": False} | ({", classes' names known": True} if how.names else {})
     for name, known in variants.items():
         if known:
-            bench = replace(bench, beliefs=_likeness(bench.parts.public_samples, how.names))
+            bench = replace(bench, beliefs=likeness(bench.parts.public_samples, how.names))
             rows.append(_names_alone(bench, how))
         for importance in (True, False):
             said = f"{name}{'' if importance else ', no importance sampling'}"
@@ -233,7 +233,7 @@ def _setting(main: Setting, how: Grouped, epsilon: str, times: int, importance: 
     )  # fmt: skip
 
 
-def _likeness(samples: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.float64]:
+def likeness(samples: NDArray[Any], names: tuple[str, ...]) -> NDArray[np.float64]:
     """The chances of each class by the likeness of a text to its name: .1 more is e² as likely."""
     from tacit.representations.torch_minilm import TextFeatures
 
@@ -249,7 +249,7 @@ def _constant(bench: TransferBench) -> Row:
 
 
 def _names_alone(bench: TransferBench, how: Grouped) -> Row:
-    likest = _likeness(bench.parts.test_samples, how.names).argmax(axis=1)
+    likest = likeness(bench.parts.test_samples, how.names).argmax(axis=1)
     right = np.mean(bench.parts.classes[likest] == bench.parts.test_labels)
     return Row({"what": "ε = 0: classes' names alone"}, [_run(float(right))])
 

@@ -58,7 +58,7 @@ def test_every_measured_figure(tmp_path):
         assert result.name == f"fedmd-toy-{name}"
         assert "toy digits" in result.caption
         assert result.markdown().count("\n") > len(result.rows)
-        assert (chart is not None) == (name in ("parties", "convergence", "schedule"))
+        assert (chart is not None) == (name in ("subsets", "parties", "convergence", "schedule"))
     assert "NO PRIVACY" in made["subsets"][0].markdown()
     assert "80.64" in made["subsets"][0].markdown()
     assert any("epsilon = 10, delta = 0 (pure)" in note for note in made["guarantees"][0].notes)

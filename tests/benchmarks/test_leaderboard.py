@@ -135,6 +135,47 @@ def test_lines_of_earlier_code_stay_in_the_table_and_are_marked(digits, tmp_path
     assert leaderboard_plot.draw_board(second, tmp_path / "board.png").stat().st_size > 1000
 
 
+def test_runs_that_no_code_has_measured_come_first_and_earlier_ones_stay_until_theirs_is_repeated(
+    digits, tmp_path, monkeypatch
+):
+    first = Board(digits, Memory(tmp_path), {"rknn": Counted("rknn")}, (1.0,), 1)
+    first.measure()
+    monkeypatch.setattr(Counted, "version", "two")
+    told = []
+    lines = {"rknn": Counted("rknn"), "class_sums": Counted("class_sums")}
+    second = Board(digits, Memory(tmp_path), lines, (1.0,), 2, tell=told.append, earlier=dict(first.found))
+    second.measure()
+    assert [(words.split()[1], words.split("seed ")[1][0]) for words in told] == [
+        ("class_sums", "0"), ("rknn", "1"), ("class_sums", "1"), ("rknn", "0")
+    ]  # fmt: skip
+    assert second.measured_by("rknn", 1.0) == "this"
+    del second.found["rknn", 1.0][1]  # as if it had been stopped before the last run
+    assert [run["settings"]["code"] for run in second.shown()["rknn", 1.0]] == ["one", "two"]
+    assert second.measured_by("rknn", 1.0) == "earlier"
+
+
+def test_figures_of_other_samples_are_never_beside_these(digits, tmp_path):
+    from dataclasses import replace
+
+    first = Board(digits, Memory(tmp_path / "kept"), {"rknn": Counted("rknn")}, (1.0,), 1, written={
+        name: [0.1] for name in leaderboard.REFERENCES
+    })  # fmt: skip
+    first.measure()
+    write_result(first.result(), tmp_path)
+    parts = digits.parts
+    other = replace(parts, test=(parts.test[0][1:], parts.test[1][1:]))
+    with pytest.raises(InvalidInput, match="measured on other samples"):
+        Board.again(other, tmp_path, Memory(tmp_path / "kept"))
+    asked = {"written": tmp_path, "memory": Memory(tmp_path / "kept")}
+    assert set(Board.of(parts, ["label_dp"], **asked).earlier) == {("rknn", 1.0)}
+    assert not Board.of(other, ["label_dp"], **asked).earlier
+    line = {"data": "digits", "ε": "1", "line": "default, δ = 1e-05"}
+    runs = [{"test": 0.7, "content": digits.content}, {"test": 0.8, "content": "other"}]
+    (tmp_path / "defaults.json").write_text(json.dumps({"rows": [{"names": line, "runs": runs}]}))
+    found = leaderboard._defaults(tmp_path / "defaults.json", parts, digits.content)
+    assert [run["test"] for run in found["auto", 1.0]] == [0.7]
+
+
 def test_a_board_is_drawn_again_with_what_the_bench_of_the_default_found(digits, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     fixed = {name: [0.1] for name in leaderboard.REFERENCES}

@@ -105,7 +105,7 @@ def count(engine, folder):
     here = streamed_records(source, Threads(2), np.array(CLASSES), None, (4,))
     recording = Recording(engine)
     records = streamed_records(source, recording, np.array(CLASSES), None, (4,))
-    records.require_sendable(TABLES["votes"])
+    records.require_countable(TABLES["votes"])
     counted = records.total(Once(TABLES["votes"], folder), person, SeededRandomness(1))
     said["same"] = np.array_equal(counted, here.total(TABLES["votes"], person, SeededRandomness(1)))
     said["fewer"] = bool(0 < counted.sum() < in_memory("votes", content).sum())
@@ -121,7 +121,7 @@ def count(engine, folder):
         said["refused"] = str(error)
     memory = sources.RecordSource(pa.dataset.dataset(content), "label", list(source.columns), "who").open()
     try:
-        streamed_records(memory, engine, np.array(CLASSES), None, (4,)).require_sendable(TABLES["votes"])
+        streamed_records(memory, engine, np.array(CLASSES), None, (4,)).require_countable(TABLES["votes"])
     except InvalidInput as error:
         said["in memory"] = str(error)
     return said

@@ -186,6 +186,17 @@ def test_what_failed_is_never_told(caplog):
     assert "ValueError" in caplog.text
 
 
+@pytest.mark.parametrize("rows", [RECORDS.num_rows - 1, RECORDS.num_rows + 1, 0])
+def test_another_number_of_records_than_were_found_is_no_count(rows):
+    """On a cluster a worker may see another file under the same path."""
+    counting = FragmentCount(READING, TABLES["votes"])
+    with pytest.raises(TacitError, match="another number of records") as told:
+        added_up(threads(), counting, cut(RECORDS, [100]), rows=rows)
+    assert str(RECORDS.num_rows) not in str(told.value)
+    found = added_up(threads(), counting, cut(RECORDS, [100]), rows=RECORDS.num_rows)
+    assert np.array_equal(found, EXPECTED["votes"])
+
+
 def test_progress_counts_rows():
     told = []
     added_up(threads(), FragmentCount(READING, TABLES["votes"]), cut(RECORDS, [100]), told.append)

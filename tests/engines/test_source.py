@@ -11,6 +11,8 @@ import pytest
 from tacit.core.errors import InvalidInput
 from tacit.core.guarantee import Unit
 from tacit.core.randomness import SystemRandomness
+from tacit.engines import file_fragments
+from tacit.engines import source as sources
 from tacit.engines.fragments import number_table
 from tacit.engines.records import streamed_records
 from tacit.engines.source import RecordSource, source_digest
@@ -70,6 +72,17 @@ def opened(records, **more):
 def test_every_form_counts_the_same(form, tmp_path):
     records = opened(form(tmp_path))
     assert records.source.rows == 6000
+    assert np.array_equal(records.total(TABLES["votes"], Unit(), SystemRandomness()), EXPECTED)
+
+
+@pytest.mark.parametrize("form", [parquet_folder, csv, tabs, arrow, data_set])
+def test_the_number_of_records_is_right_however_files_are_divided(form, tmp_path, monkeypatch):
+    """Every part of a Parquet file was taken to have all its rows, so that files of several parts had too many."""
+    monkeypatch.setattr(sources, "FRAGMENT_ROWS", 700)
+    monkeypatch.setattr(file_fragments, "PIECE", 5000)
+    records = opened(form(tmp_path))
+    assert len(records.source.fragments) >= (1 if form is arrow else 8)
+    assert records.source.rows == records.units(Unit()) == 6000
     assert np.array_equal(records.total(TABLES["votes"], Unit(), SystemRandomness()), EXPECTED)
 
 

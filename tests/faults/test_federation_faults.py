@@ -16,25 +16,30 @@ pytest.importorskip("flwr", reason="needs tacit[federated]")
 
 from tacit.core.errors import TacitError
 from tacit.datasets.published import digits
+from tacit.federation.secure_aggregation.session import STEPS as MASKED_STEPS
 from tacit.runs.run import load
 from tests.federation.deployment import SERVICES, START, Deployment, at_step
 
 NAMES, STRANGER = ("east", "north", "south", "west"), "mallory"
-STEPS = {"local": ("answer",), "masked": ("keys", "shares", "input", "unmask"), "shuffle": ("submit",)}
-STEPS |= {"central": ("submit",)}
+STEPS = {"local": ("answer",), "masked": MASKED_STEPS, "shuffle": ("submit",), "central": ("submit",)}
 EVERY_STEP = [(trust, step) for trust, steps in STEPS.items() for step in steps]
 COLLECTED = [("shuffle", "submit"), ("central", "submit")]
+# A masked sum whose tables are class sums: whole numbers below zero, and Gaussian noise in integer shares.
+SUMS = "masked sums"
+KINDS = {SUMS: {"trust": "masked", "method": "class_sums", "delta": 1e-6}}
+STEPS |= {SUMS: MASKED_STEPS}
+EVERY_STEP_OF_SUMS = [(SUMS, step) for step in MASKED_STEPS]
 
 # Which fault is tried where: (trust model, step of its round).
 MATRIX = {
     # First, because it leaves every node up.
-    "coordinator killed": EVERY_STEP,
-    "node killed": EVERY_STEP,
+    "coordinator killed": EVERY_STEP + EVERY_STEP_OF_SUMS,
+    "node killed": EVERY_STEP + EVERY_STEP_OF_SUMS,
     "node hung": EVERY_STEP,
     "node slow": EVERY_STEP,
     "node late": EVERY_STEP,
     "node restarted": EVERY_STEP,
-    "too few nodes": EVERY_STEP,
+    "too few nodes": EVERY_STEP + EVERY_STEP_OF_SUMS,
     "coordinator and SuperLink killed": EVERY_STEP,
     "collector killed": COLLECTED,  # the shuffler, or the curator
     "collector killed when some have handed in": COLLECTED,
@@ -91,7 +96,8 @@ class Cell:
 
     def begin(self, name="", **more):
         """Submit the job, and come back when its step has begun."""
-        self.work = self.whole.job(self.name + name, trust=self.trust, **(TERMS | more))
+        terms = TERMS | KINDS.get(self.trust, {"trust": self.trust}) | more
+        self.work = self.whole.job(self.name + name, **terms)
         self.work.submit()
         self.work.until(at_step(self.step))
 

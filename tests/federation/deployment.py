@@ -48,9 +48,10 @@ class Deployment:
             new_node(own, name, f"127.0.0.1:{self.port}", self.study / "authority.pem")
             np.savez(own / "records.npz", X=parts.private_samples[rows], y=parts.private_labels[rows])
             (own / "policy.toml").write_text(
-                f'[accounts.{name}]\nepsilon = {ceiling}\ndelta = 1e-3\n[allow]\nmethods = ["rknn"]\nparticipants = 2\n'
-                'mechanisms = ["DiscreteLaplaceNoise", "DistributedLaplace", "PermuteAndFlip", "Shuffled"]\n'
-                'purposes = ["reverse k-NN labels"]\n'
+                f"[accounts.{name}]\nepsilon = {ceiling}\ndelta = 1e-3\n[allow]\nparticipants = 2\n"
+                'methods = ["rknn", "class_sums"]\npurposes = ["reverse k-NN labels", "class sums"]\n'
+                'mechanisms = ["DiscreteLaplaceNoise", "DistributedLaplace", "DistributedGaussian", "PermuteAndFlip", '
+                '"Shuffled"]\n'
             )
             if name not in strangers:
                 (self.study / "nodes" / f"{name}.pub").write_bytes((own / f"{name}.pub").read_bytes())
@@ -138,8 +139,10 @@ class Work:
         self.deployment = deployment
         settings = {
             "records": 1000, "nodes": len(deployment.names), "at_least": len(deployment.names), "deadline": START,
-            "grace": 3, "patience": START, "epsilon": 1.0, "queries": 12, "method": "rknn", "trust": "local",
+            "grace": 3, "patience": START, "epsilon": 1.0, "method": "rknn", "trust": "local",
         } | settings  # fmt: skip
+        if settings["method"] == "rknn":
+            settings = {"queries": 12} | settings
         if settings.get("trust") == "masked":
             settings["peers"] = "peers.toml"
         if (kind := SERVICES.get(settings.get("trust"))) is not None:

@@ -7,6 +7,8 @@ import tacit
 from tacit.core.errors import InvalidInput
 from tacit.datasets.frame import Frame, cells_of
 from tacit.methods.registry import METHODS
+from tacit.runs import planning
+from tacit.runs.planning import Prospect
 
 PARTS = tacit.digits()
 FIGURES = {"records": 1000, "classes": 10}
@@ -29,7 +31,36 @@ def test_every_method_that_has_a_forecast_is_part_of_the_plan():
     # A trusted curator adds the least noise.
     by_trust = {each.trust: each.accuracy for each in found.prospects if each.method == "rknn"}
     assert by_trust["local"] < by_trust["shuffle"] <= by_trust["central"] + 0.02
-    assert [each.accuracy for each in found.prospects] == sorted((e.accuracy for e in found.prospects), reverse=True)
+
+
+def prospect(method, accuracy, around=0.1, trust="central", refused=""):
+    return Prospect(method, trust, 1.0, accuracy, accuracy - around, accuracy + around, refused=refused)
+
+
+def test_what_forecasts_cannot_tell_apart_is_in_the_order_in_which_it_was_measured():
+    given = [
+        prospect("auto", 0.78), prospect("rknn", 0.85), prospect("rknn", 0.8, trust="shuffle"), prospect("fedmd", 0.82),
+        prospect("class_sums", 0.68, 0.05), prospect("pate", 0.9, refused="too few"), prospect("noisy_sgd", 0.6, 0.2),
+    ]  # fmt: skip
+    # Sums are expected below the interval of votes; another trust model and other units keep their places.
+    names = [(each.method, each.trust) for each in planning._ranked(given, ("auto", "class_sums", "noisy_sgd", "rknn"))]
+    assert names == [
+        ("auto", "central"), ("fedmd", "central"), ("rknn", "shuffle"), ("noisy_sgd", "central"),
+        ("class_sums", "central"), ("rknn", "central"), ("pate", "central"),
+    ]  # fmt: skip
+    alone = [prospect("fedmd", 0.5), prospect("privatekt", 0.7, trust="local")]
+    assert [each.method for each in planning._ranked(alone, ("auto",))] == ["privatekt", "fedmd"]
+
+
+def test_the_plan_of_a_table_puts_the_default_first_where_votes_look_purer_than_they_are():
+    random = np.random.default_rng(0)
+    truth = random.integers(0, 2, 600)
+    rows = random.normal(size=(600, 6)) + truth[:, None] * [2, 1, 0, 0, 0, 0]
+    known = truth.astype(object)
+    known[100:] = None
+    figures = {"records": 20_000, "classes": 2, "delta": 1e-5, "public_labels": known}
+    found = tacit.forecast(rows, methods=["rknn", "class_sums", "auto", "noisy_sgd"], **figures)
+    assert next(each.method for each in found.prospects if each.trust == "central") == "auto"
 
 
 @pytest.mark.parametrize("method", [tacit.ReverseKNN(queries=40, neighbors=2), "class_sums", "fedmd", "pate"])

@@ -157,6 +157,8 @@ def _show(found: Forecast) -> None:
         table.add_row(*line)
     if here:
         console.print(table)
+        if [each.accuracy for each in here] != sorted((each.accuracy for each in here), reverse=True):
+            console.print("Where intervals overlap, methods are in the order in which they were measured.")
         _bars(here)
         _sparks(found)
     for each in found.prospects:

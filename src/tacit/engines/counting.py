@@ -173,8 +173,9 @@ def added_up(
     count: FragmentCount,
     fragments: Sequence[Fragment],
     progress: Callable[[int], None] | None = None,
+    rows: int | None = None,
 ) -> Integers:
-    """The sum of all fragments' tables, each counted once.
+    """The sum of all fragments' tables, each counted once; ``rows`` is the number of records, if it is known.
 
     >>> class Twice:
     ...     def run(self, count, fragments):
@@ -191,18 +192,21 @@ def added_up(
     waiting = {fragment.number: fragment for fragment in fragments}
     done = 0
     for _ in range(ATTEMPTS):
-        for number, rows, table in _redacted(runner, count, list(waiting.values())):
+        for number, found, table in _redacted(runner, count, list(waiting.values())):
             # A repeated task's fragment has been counted already.
-            if rows <= FAILED or waiting.pop(number, None) is None:
+            if found <= FAILED or waiting.pop(number, None) is None:
                 continue
             total = table.astype(np.int64) if total is None else total + table
-            done += rows
+            done += found
             if progress is not None:
                 progress(done)
         if not waiting:
             break
     if waiting or total is None:
         raise TacitError(f"{len(waiting)} of {len(fragments)} parts of the records could not be counted")
+    if rows not in (None, done):
+        # Under add/remove adjacency the numbers themselves are private.
+        raise TacitError("the workers counted another number of records than the files had when they were opened")
     return total
 
 

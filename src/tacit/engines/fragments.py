@@ -1,4 +1,6 @@
-"""Fragments: parts of a holder's records that one task reads. Row groups of Parquet files, files, ranges of arrays.
+"""Fragments: parts of a holder's records that one task reads. Row groups of Parquet files, ranges of arrays.
+
+CSV and Arrow files have fragments of their own (``file_fragments``).
 
 A fragment's name is its place in the files. Partial tables and the choice of a person's records depend on that name, so
 neither depends on the engine, on the order, or on how often a task runs. A fragment yields blocks of ``BLOCK`` rows, of
@@ -34,6 +36,7 @@ __all__ = [
     "frame_of_bytes",
     "number_table",
     "reblocked",
+    "record_blocks",
 ]
 
 # Rows that are encoded and counted at a time, by every engine.
@@ -75,7 +78,7 @@ class Fragment(Protocol):
 
 @dataclass(frozen=True)
 class ArrowFragment:
-    """Rows of an Arrow data set: row groups of a Parquet file, or a whole CSV or Arrow file.
+    """Rows of an Arrow data set: row groups of a Parquet file, or a whole file of another format.
 
     ``part`` is pyarrow's own fragment, which is sent to workers as the path of a file, without a record.
     """
@@ -87,8 +90,7 @@ class ArrowFragment:
 
     def blocks(self, columns: Sequence[str] | None, label: str | None, person: str | None) -> Iterator[RecordBlock]:
         """Tables of exactly ``BLOCK`` rows, the last one shorter, whatever the batches of the file."""
-        features = list(columns or ())
-        named = [*features, *(name for name in (label, person) if name is not None)]
+        named = [*(columns or ()), *(name for name in (label, person) if name is not None)]
         batches = self.part.to_batches(
             columns=list(dict.fromkeys(named)),
             batch_size=self.batch_rows,
@@ -98,11 +100,7 @@ class ArrowFragment:
             use_threads=False,
             cache_metadata=False,
         )
-        start = 0
-        for table in reblocked(batches, BLOCK):
-            labels = table.column(label) if label is not None else table.column(0)
-            yield RecordBlock(start, table.select(features), labels, None if person is None else table.column(person))
-            start += table.num_rows
+        yield from record_blocks(reblocked(batches, BLOCK), columns, label, person)
 
     @cached_property
     def _frugal(self) -> Any:  # noqa: ANN401
@@ -112,6 +110,18 @@ class ArrowFragment:
         if getattr(getattr(self.part, "format", None), "default_extname", "") != "parquet":
             return None
         return dataset.ParquetFragmentScanOptions(use_buffered_stream=True, buffer_size=2**16, pre_buffer=False)
+
+
+def record_blocks(
+    tables: Iterator[Any], columns: Sequence[str] | None, label: str | None, person: str | None
+) -> Iterator[RecordBlock]:
+    """The blocks of a fragment, from its tables of ``BLOCK`` rows."""
+    start = 0
+    for table in tables:
+        persons = None if person is None else table.column(person)
+        labels = persons if label is None else table.column(label)
+        yield RecordBlock(start, table.select(list(columns or ())), labels, persons)
+        start += table.num_rows
 
 
 def reblocked(batches: Iterator[Any], rows: int) -> Iterator[Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tacit.core import Integers, InvalidInput, Randomness, SystemRandomness, Unit
+from tacit.core import Integers, InvalidInput, Randomness, SystemRandomness, TacitError, Unit
 from tacit.engines.counting import BlockTable, FragmentCount, FragmentReading, added_up
 from tacit.engines.engine import OpenEngine
 from tacit.engines.persons import PersonBound, bound_persons, count_persons, fresh_key
@@ -17,6 +18,8 @@ from tacit.engines.source import OpenSource
 from tacit.private.records import Schema
 
 __all__ = ["StreamedRecords", "streamed_records"]
+
+_log = logging.getLogger("tacit.engines")
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,8 +53,12 @@ class StreamedRecords:
             raise InvalidInput("columns of an npy file have no names")
         return replace(self, reading=replace(self.reading, columns=tuple(columns[place] for place in order)))
 
-    def require_sendable(self, table: BlockTable) -> None:
-        """Refuse a count that cannot be sent to this engine's workers; to be called before anything is paid."""
+    def require_countable(self, table: BlockTable) -> None:
+        """Refuse a count that this engine's workers cannot be sent, and files that were changed since opening.
+
+        To be called before anything is paid.
+        """
+        self.source.require_unchanged("Nothing was charged: ask again when nothing writes to the records")
         # The fragments, too: a data set in memory, or on a file system of this process, is nowhere else.
         self.engine.require_sendable((FragmentCount(self.reading, table), self.source.fragments))
 
@@ -63,8 +70,21 @@ class StreamedRecords:
         progress: Callable[[int], None] | None = None,
     ) -> Integers:
         """The exact table of all records, at most the unit's number per person. For the gate, after the payment."""
-        bound = None if unit.column is None else self._bound(unit.records, randomness)
-        return added_up(self.engine, FragmentCount(self.reading, table, bound), self.source.fragments, progress)
+        try:
+            bound = None if unit.column is None else self._bound(unit.records, randomness)
+            count = FragmentCount(self.reading, table, bound)
+            return added_up(self.engine, count, self.source.fragments, progress, self.source.rows)
+        finally:
+            self._require_unchanged()
+
+    def _require_unchanged(self) -> None:
+        """Take back the count of files that were changed meanwhile: persons were bounded in other records."""
+        try:
+            self.source.require_unchanged("What was counted is not used; the payment stands")
+        except TacitError as error:
+            # The gate tells the type of an error only. This one quotes no record, and is for the operator.
+            _log.error("%s", error)
+            raise
 
     def _bound(self, limit: int, randomness: Randomness) -> PersonBound:
         """The bound on records per person, chosen once for all questions of a run, with a fresh key."""

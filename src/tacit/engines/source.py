@@ -4,22 +4,26 @@ Opening a source reads names, types and numbers of rows, before anything is paid
 read after the payment, and from there on nothing is refused: a cell that is not a number, a label outside the classes
 and a record without a person make an empty vote, each for its own record only. A CSV file, in which one record could
 break the rows of others, is therefore parsed once when it is opened.
+
+Files are read in several passes: when they are opened, to bound persons, and for each question. All passes must see
+the same records, so each file's state is kept, and a file that was changed since is not counted.
 """
 
 from __future__ import annotations
 
-import csv
 import glob
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from tacit.core import InvalidInput, listed, whole, why_unreadable
+from tacit.core import InvalidInput, TacitError, listed, whole, why_unreadable
 from tacit.datasets.frame import require_column
-from tacit.datasets.table_files import SEPARATORS
+from tacit.engines.file_fragments import LONGEST_LINE, ArrowFileFragment, CsvFragment, csv_columns, csv_parts
+from tacit.engines.file_states import FileState, file_states
 from tacit.engines.fragments import ArrayFragment, ArrowFragment, Fragment
 
 __all__ = ["OpenSource", "RecordSource", "is_pattern", "source_digest"]
@@ -35,8 +39,6 @@ _FORMATS = {
     ".ipc": "ipc",
     ".npy": "npy",
 }
-# A line of a CSV file that is longer than this is refused when the file is opened.
-LONGEST_LINE = 2**24
 
 
 @dataclass(frozen=True)
@@ -75,28 +77,22 @@ class RecordSource:
         if self.label is None:
             raise InvalidInput("name the records' column of labels, with label")
         if hasattr(self.records, "get_fragments"):
-            return _from_dataset(self, self.records, "the data set")
+            states = file_states(_local_files(self.records))
+            return replace(_from_dataset(self, self.records), opened=states)
         files = _files(self.records)
         kind = _format(files)
-        if kind == "npy":
-            return _from_array(self, files)
-        try:
-            dataset = _dataset(files, kind)
-        except InvalidInput:
-            raise
-        except OSError as error:
-            raise InvalidInput(f"{listed([str(files[0])])}: cannot be read ({why_unreadable(error)})") from None
-        except ModuleNotFoundError:
-            raise InvalidInput("records are streamed by pyarrow: pip install 'tacit[tables]'") from None
-        except Exception as error:
-            # pyarrow's own errors may quote a file.
-            raise InvalidInput(f"{listed([str(files[0])])}: not a {kind} file ({type(error).__name__})") from None
-        return _from_dataset(self, dataset, str(files[0] if len(files) == 1 else files[0].parent))
+        beside = [Path(each) for each in (self.label, self.persons) if each is not None] if kind == "npy" else []
+        # Before anything is read: what is changed from here on is noticed.
+        states = file_states([*files, *beside])
+        return replace(_from_array(self, files) if kind == "npy" else _from_tables(self, files, kind), opened=states)
 
 
 @dataclass(frozen=True)
 class OpenSource:
-    """An opened source. ``columns`` are its feature columns; None if columns have no names."""
+    """An opened source. ``columns`` are its feature columns; None if columns have no names.
+
+    ``opened`` are its files as they were when it was opened; none of a data set that is not in local files.
+    """
 
     given: RecordSource
     fragments: tuple[Fragment, ...]
@@ -104,6 +100,16 @@ class OpenSource:
     rows: int
     shape: tuple[int, ...] | None = None
     where: str = "the records"
+    opened: tuple[FileState, ...] = ()
+
+    def require_unchanged(self, otherwise: str) -> None:
+        """Refuse files other than those that were opened; ``otherwise`` says what happens then."""
+        for each in self.opened:
+            if FileState.of(each.file) != each:
+                raise TacitError(
+                    f"{listed([str(each.file)])}: was changed, replaced or removed after it was opened, so it may no "
+                    f"longer have the records that were found in it. {otherwise}"
+                )
 
     @property
     def label(self) -> str:
@@ -175,43 +181,61 @@ def _format(files: Sequence[Path]) -> str:
     return found.pop()
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What one task will read: its name, columns and rows, and the fragment of a given number."""
+
+    name: str
+    columns: Sequence[str]
+    rows: int
+    fragment: Callable[[int], Fragment]
+
+
+def _from_tables(source: RecordSource, files: Sequence[Path], kind: str) -> OpenSource:
+    """Files with named columns."""
+    where = str(files[0] if len(files) == 1 else files[0].parent)
+    try:
+        if kind == "csv":
+            return _from_parts(source, csv_columns(files[0])[0], _csv(files), where)
+        dataset = _dataset(files, kind)
+    except InvalidInput:
+        raise
+    except OSError as error:
+        raise InvalidInput(f"{listed([str(files[0])])}: cannot be read ({why_unreadable(error)})") from None
+    except ModuleNotFoundError:
+        raise InvalidInput("records are streamed by pyarrow: pip install 'tacit[tables]'") from None
+    except Exception as error:
+        # pyarrow's own errors may quote a file.
+        raise InvalidInput(f"{listed([str(files[0])])}: not a {kind} file ({type(error).__name__})") from None
+    return _from_parts(source, dataset.schema.names, _parts(dataset, mapped=kind == "ipc"), where)
+
+
+def _from_dataset(source: RecordSource, dataset: Any) -> OpenSource:  # noqa: ANN401
+    """A pyarrow data set, read as it was made."""
+    return _from_parts(source, dataset.schema.names, _parts(dataset), "the data set")
+
+
 def _dataset(files: Sequence[Path], kind: str) -> Any:  # noqa: ANN401
-    import pyarrow as pa
-    import pyarrow.csv as separated
     import pyarrow.dataset as dataset
     from pyarrow import fs
 
-    form: Any = kind
-    schema = None
-    if kind == "csv":
-        names, separator = _header(files[0])
-        # Cells stay bytes until each is read by itself: a bad cell must not fail the others.
-        schema = pa.schema([(name, pa.binary()) for name in names])
-        form = dataset.CsvFileFormat(
-            parse_options=separated.ParseOptions(delimiter=separator),
-            convert_options=separated.ConvertOptions(
-                column_types=schema, check_utf8=False, strings_can_be_null=False, null_values=[]
-            ),
-            read_options=separated.ReadOptions(block_size=LONGEST_LINE, use_threads=False),
-        )
-    # Mapped files count as memory; only Arrow files are read faster so.
+    # Mapped files count as memory; but to count its rows, an Arrow file that is not mapped is read whole.
     system = fs.LocalFileSystem(use_mmap=kind == "ipc")
-    return dataset.dataset([str(file.absolute()) for file in files], schema=schema, format=form, filesystem=system)
+    return dataset.dataset([str(file.absolute()) for file in files], format=kind, filesystem=system)
 
 
-def _header(file: Path) -> tuple[list[str], str]:
-    """The names of a CSV file's columns, and what separates them."""
-    try:
-        with file.open("rb") as opened:
-            line = opened.readline(LONGEST_LINE).decode("utf-8-sig").rstrip("\r\n")
-    except UnicodeDecodeError:
-        raise InvalidInput(f"{file}: not a text file in UTF-8; save it as UTF-8 and try again") from None
-    separator = next((each for each in SEPARATORS if each in line), ",")
-    return next(csv.reader([line], delimiter=separator), []), separator
+def _local_files(dataset: Any) -> list[Path]:  # noqa: ANN401
+    """The files of a data set that are on this machine's file system."""
+    from pyarrow import fs
+
+    local = (
+        each for each in dataset.get_fragments() if isinstance(getattr(each, "filesystem", None), fs.LocalFileSystem)
+    )
+    return [Path(each.path) for each in local]
 
 
-def _from_dataset(source: RecordSource, dataset: Any, where: str) -> OpenSource:  # noqa: ANN401
-    names = tuple(dataset.schema.names)
+def _from_parts(source: RecordSource, schema: Iterable[str], parts: Iterable[_Part], where: str) -> OpenSource:
+    names = tuple(schema)
     if len(set(names)) < len(names):
         raise InvalidInput(f"{where}: several columns have the same name; rename them")
     owned = [name for name in (source.label, source.persons) if name is not None]
@@ -222,14 +246,39 @@ def _from_dataset(source: RecordSource, dataset: Any, where: str) -> OpenSource:
         raise InvalidInput(f"{where}: {shared[0]!r} cannot be a feature: it is the label or the person")
     fragments: list[Fragment] = []
     rows = 0
-    for part in dataset.get_fragments():
-        for name, piece in _divided(part, f"memory {len(fragments)}"):
-            there, found = _looked_at(piece, name)
-            if lacking := [each for each in (*columns, *owned) if each not in there]:
-                raise InvalidInput(f"{listed([name])}: has no column {lacking[0]!r}, but other files have it")
-            rows += found
-            fragments.append(ArrowFragment(len(fragments), name, piece))
+    for part in parts:
+        if lacking := [each for each in (*columns, *owned) if each not in part.columns]:
+            raise InvalidInput(f"{listed([part.name])}: has no column {lacking[0]!r}, but other files have it")
+        rows += part.rows
+        fragments.append(part.fragment(len(fragments)))
     return OpenSource(source, tuple(fragments), columns, _some(rows, where), where=where)
+
+
+def _csv(files: Sequence[Path]) -> Iterator[_Part]:
+    """The parts of CSV files, whose lines are parsed."""
+    for file in files:
+        names, separator, _ = csv_columns(file)
+        if len(set(names)) < len(names):
+            raise InvalidInput(f"{file}: several columns have the same name; rename them")
+        path = file.absolute()
+        try:
+            for start, stop, rows in csv_parts(file, FRAGMENT_ROWS):
+                name = f"{path}#{start}"
+                made = partial(
+                    CsvFragment, name=name, file=path, start=start, stop=stop, names=names, separator=separator
+                )
+                yield _Part(name, names, rows, made)
+        except Exception as error:
+            raise _unreadable(str(file), error) from None
+
+
+def _parts(dataset: Any, mapped: bool = False) -> Iterator[_Part]:  # noqa: ANN401
+    """The parts of a data set; those of Arrow files are mapped into memory."""
+    for count, part in enumerate(dataset.get_fragments()):
+        for name, piece in _divided(part, f"memory {count}"):
+            there, rows = _looked_at(piece, name)
+            made = partial(ArrowFileFragment, file=Path(name)) if mapped else partial(ArrowFragment, part=piece)
+            yield _Part(name, there, rows, partial(made, name=name))
 
 
 def _divided(part: Any, otherwise: str) -> Iterator[tuple[str, Any]]:  # noqa: ANN401
@@ -250,15 +299,23 @@ def _divided(part: Any, otherwise: str) -> Iterator[tuple[str, Any]]:  # noqa: A
         yield f"{name}#{group[0]}", part.subset(row_group_ids=group)
 
 
-def _looked_at(part: Any, name: str) -> tuple[set[str], int]:  # noqa: ANN401
-    """Columns and rows: from the file's metadata, or by parsing it. Errors of pyarrow quote lines and are hidden."""
+def _looked_at(part: Any, name: str) -> tuple[Sequence[str], int]:  # noqa: ANN401
+    """Columns and rows, from the file's metadata."""
     try:
-        return set(part.physical_schema.names), int(part.count_rows())
+        # Of some row groups of a Parquet file pyarrow would count the rows of the whole file.
+        groups = getattr(part, "row_groups", None)
+        rows = part.count_rows() if groups is None else sum(group.num_rows for group in groups)
+        return part.physical_schema.names, int(rows)
     except Exception as error:
-        raise InvalidInput(
-            f"{listed([name])}: cannot be read as a table ({type(error).__name__}): every line must have the cells of "
-            f"the first line, and at most {LONGEST_LINE // 2**20} MB"
-        ) from None
+        raise _unreadable(name, error) from None
+
+
+def _unreadable(name: str, error: Exception) -> InvalidInput:
+    """Errors of pyarrow quote lines, and are hidden."""
+    return InvalidInput(
+        f"{listed([name])}: cannot be read as a table ({type(error).__name__}): every line must have the cells of "
+        f"the first line, and at most {LONGEST_LINE // 2**20} MB"
+    )
 
 
 def _from_array(source: RecordSource, files: Sequence[Path]) -> OpenSource:

@@ -18,7 +18,8 @@ from tacit.core.options import Options
 from tacit.datasets.samples import samples_of
 from tacit.encoders.kinds import photographic, recognize
 from tacit.methods.forecast import NINE_OF_TEN, Evidence, Expected, seen_rows
-from tacit.methods.registry import AUTO, METHODS, Method, chosen_method, method_named
+from tacit.methods.measured_order import measured_order
+from tacit.methods.registry import METHODS, Method, chosen_method, method_named
 from tacit.methods.task import Task
 from tacit.runs.rehearsal import Rehearsal, rows_taken
 
@@ -58,7 +59,11 @@ class Prospect:
 
 @dataclass(frozen=True)
 class Forecast:
-    """The forecasts of all methods, the best first, and the expected accuracy over a range of ε."""
+    """The forecasts of all methods, the best first, and the expected accuracy over a range of ε.
+
+    Methods of one curator whose intervals overlap that of the highest are in the order in which they were measured
+    (``tacit.methods.measured_order``).
+    """
 
     prospects: tuple[Prospect, ...]
     basis: str
@@ -68,7 +73,7 @@ class Forecast:
 
     @property
     def best(self) -> Prospect:
-        """The method with the highest expected accuracy."""
+        """The first of them."""
         return self.prospects[0]
 
 
@@ -146,12 +151,25 @@ def forecast(
             prospects.append(found)
             if curves and not found.refused and trust is not Trust.SHUFFLE:
                 lines.append((f"{found.method} {found.trust}", _curve(chosen.name, options, task, seen.evidence)))
-    prospects.sort(
-        key=lambda each: (bool(each.refused), -each.accuracy if not each.refused else 0, each.method != AUTO)
-    )
     # As the default sees them, where that is another way.
     last = views["photographs"] if "photographs" in views else views[data_kind]
-    return Forecast(tuple(prospects), last.evidence.basis, last.kind, accuracy, tuple(lines))
+    ranked = _ranked(prospects, measured_order(last.kind, records, len(names), float(budget)))
+    return Forecast(ranked, last.evidence.basis, last.kind, accuracy, tuple(lines))
+
+
+def _ranked(prospects: Sequence[Prospect], order: Sequence[str]) -> tuple[Prospect, ...]:
+    """The highest expectation first; methods of one curator that it cannot tell from their best as they were measured.
+
+    Two forecasts cannot be told apart if their intervals overlap. All others keep their places.
+    """
+    ranked = sorted(prospects, key=lambda each: (bool(each.refused), 0.0 if each.refused else -each.accuracy))
+    known = [place for place, each in enumerate(ranked)
+             if not each.refused and each.trust == Trust.CENTRAL and each.method in order]  # fmt: skip
+    close = [place for place in known if ranked[place].high >= ranked[known[0]].low]
+    exchanged = sorted((ranked[place] for place in close), key=lambda each: order.index(each.method))
+    for place, each in zip(close, exchanged, strict=True):
+        ranked[place] = each
+    return tuple(ranked)
 
 
 @dataclass(frozen=True)

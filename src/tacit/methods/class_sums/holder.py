@@ -60,7 +60,7 @@ class SumHolder:
         else:
             require_label_sets(self._records, ask.representation, ask.components, ask.classes)
         if self._streamed:
-            inspect(self._records, lambda own: own[0].require_sendable(SumTable(ask)))
+            inspect(self._records, lambda own: own[0].require_countable(SumTable(ask)))
         sums = combine(self._records, partial(self._added, ask))
         return release_table(self._gate, ask, sums)
 

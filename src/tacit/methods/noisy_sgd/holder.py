@@ -67,7 +67,7 @@ class GradientHolder:
         GRADIENTS.require(ask.mechanism, self._gate.named)
         require_single_labels(self._records, ask.representation, ask.components, "noisy SGD takes")
         if self._streamed:
-            inspect(self._records, lambda own: own[0].require_sendable(GradientTable(ask)))
+            inspect(self._records, lambda own: own[0].require_countable(GradientTable(ask)))
             return release_table(self._gate, ask, combine(self._records, partial(self._total, ask)))
         return release_table(self._gate, ask, self._encoded_by(ask).map(partial(record_gradients, ask)))
 

@@ -73,7 +73,7 @@ class VoteHolder:
         if self._streamed:
             if ask.voting_rule != NEAREST:
                 raise InvalidInput(f"{ask.voting_rule} votes need every record in memory at once; nothing was charged")
-            inspect(self._records, lambda own: own[0].require_sendable(VoteTable(ask)))
+            inspect(self._records, lambda own: own[0].require_countable(VoteTable(ask)))
         unit, adjacency = self._gate.unit, self._gate.adjacency
         sensitivity = ask.sensitivity(unit, adjacency, lambda: public_size(self._records, unit, adjacency))
         counts = combine(self._records, partial(self._counted, ask))
