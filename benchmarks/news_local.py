@@ -10,7 +10,7 @@ its settings and a digest of the code. Writes docs/results/news-local.json, .md 
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from experiments.charts import draw_rows
 from experiments.development import read_set
 from experiments.kept_encodings import KeptRows
 from experiments.leaderboard_public import NAMES
@@ -29,6 +28,7 @@ from experiments.privatekt_groups import likeness
 from experiments.public_odds import Known
 from experiments.seeded import INTERVAL, MEASURES, Seeded, line
 from experiments.table import Result, Row, write_result
+from tacit.report.charts import Chart, Panel, draw_chart
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import Directions, PrincipalComponents
 
@@ -111,11 +111,26 @@ def main() -> None:
     caption = "AG News, 7,000 holders of one text each, one randomized answer per holder; % right."
     result = Result(NAME, caption, list(lines(known, seeded)), MEASURES, NOTES).measured()
     files = write_result(result, RESULTS)
-    shown = [
-        (f"{each.names['ε']}: {each.names['line']}", each.values("labels"), each.values("test")) for each in result.rows
-    ]
-    for file in [*files, draw_rows("AG News, local answers", shown, RESULTS / f"{NAME}.png")]:
+    for file in [*files, draw(result.rows)]:
         print(file)
+
+
+def draw(rows: Sequence[Row]) -> Path:
+    """Accuracy over the number of groups, between what names say and no privacy."""
+
+    def mean(shown: str, name: str) -> float:
+        found = next(row for row in rows if (row.names["ε"], row.names["line"]) == (shown, name))
+        return 100 * float(np.mean(found.values("test")))
+
+    curves: dict[str, Sequence[float | None]] = {
+        f"{shown}, {way}": [mean(shown, f"{groups} groups, {way}") for groups in GROUPS]
+        for shown in ("local 1", "local 2", "hardly any noise")
+        for way in ("answers alone", "answers and names")
+    }
+    curves["ε = 0: names, in a mixture"] = [mean("0", "the same in a mixture of even classes")] * len(GROUPS)
+    curves["no privacy"] = [mean("no privacy", "the records themselves")] * len(GROUPS)
+    panel = Panel("AG News, one answer per holder", "groups", "test, % right", GROUPS, curves)
+    return draw_chart(Chart(NAME, "", [panel]), RESULTS / f"{NAME}.png")
 
 
 if __name__ == "__main__":

@@ -47,8 +47,8 @@ def brief_networks(monkeypatch):
     """The default's networks for images are trained for one epoch; what is returned makes the whole ones."""
     from tacit.methods.auto import teaching
 
-    made = teaching._network
-    monkeypatch.setattr(teaching, "_network", lambda *given: made(*given).set_params(epochs=1))
+    made = teaching.image_network
+    monkeypatch.setattr(teaching, "image_network", lambda *given: made(*given).set_params(epochs=1))
     return made
 
 

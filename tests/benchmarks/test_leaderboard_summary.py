@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from experiments import leaderboard_summary
-from experiments.leaderboard_summary import curves, fixed_lines, read_boards
+from experiments.leaderboard_summary import curves, fixed_lines, margins, read_boards
 
 DOCS = Path(__file__).parents[2] / "docs"
 
@@ -14,6 +14,16 @@ def test_the_page_shows_what_the_boards_say():
     for name, rows in boards.items():
         assert "\n".join(curves(name, rows)) in page, f"{name}: see leaderboard_summary"
     assert "\n".join(fixed_lines(boards)) in page
+    assert "\n".join(margins(boards)) in page
+
+
+def test_a_margin_is_over_the_best_line_of_a_baseline_and_no_line_of_other_units_or_of_more_noise_counts():
+    def row(method, epsilon, test):
+        return {"names": {"method": method, "ε": epsilon}, "runs": [{"test": test - 0.1}, {"test": test + 0.1}]}
+
+    rows = [row("rknn", "0.1", 0.6), row("auto", "0.1", 0.5), row("noisy_sgd", "0.1", 0.4), row("label_dp", "0.1", 0.9)]
+    rows += [row("noisy_sgd two layers", "0.1", 0.62), row("pate lnmax", "0.1", 0.3), row("auto", "3", 0.7)]
+    assert margins({"digits": rows})[2:] == ["| digits | 0.1 | rknn 60.0 | -2.0 |  |  | 30.0 |"]
 
 
 def test_cells_without_a_run_are_empty_and_older_code_is_marked():

@@ -5,9 +5,11 @@ Each mutant claims what the correct mechanism claims. ``tacit audit all --mutant
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import partial
 from itertools import count as every_number
 from typing import Any
 
@@ -33,6 +35,7 @@ from tacit.mechanisms.auditing import (
 from tacit.mechanisms.central.discrete_gaussian import DiscreteGaussianNoise
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise, laplace_integers, signs
 from tacit.mechanisms.central.estimated_votes import EstimatedGNMax
+from tacit.mechanisms.central.pate import GNMax, LNMax, audited_sigma
 from tacit.mechanisms.central.private_knn import SubsampledGNMax, sampled_noise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise, rounded_gaussian_integers
 from tacit.mechanisms.central.sampling import POPULATION, SIZE, SubsetSample, exposure_target
@@ -88,6 +91,17 @@ def _half_rounded_gaussian(epsilon: Fraction, delta: Fraction) -> Target:
     whole = RoundedGaussianNoise.for_budget(epsilon, delta, squared_shift=2)
     half = replace(whole, sigma=whole.sigma / 2)
     return rowwise("half", accounted(whole.spend, delta), lambda rows: half, MOVED, difference)
+
+
+def _half_gnmax(epsilon: Fraction, delta: Fraction) -> Target:
+    claim, sigma = _claim("pate-gnmax", epsilon, delta), audited_sigma(epsilon, delta, math.sqrt(2))
+    return replace(claim, draw=rowwise("half", (0, 0), partial(GNMax, sigma / 2), MOVED, difference).draw)
+
+
+def _one_cell(epsilon: Fraction, delta: Fraction) -> Target:
+    # γ is ε instead of ε/2, as if a changed vote were one cell more or less, not both.
+    claim = _claim("pate-lnmax", epsilon, delta)
+    return replace(claim, draw=rowwise("one-way", (0, 0), partial(LNMax, epsilon), MOVED).draw)
 
 
 def _rounded_shares(epsilon: Fraction, delta: Fraction) -> Target:
@@ -265,6 +279,13 @@ _ALL = (
         "rounded-gaussian",
         "the noise has half the σ that was accounted",
         _half_rounded_gaussian,
+    ),
+    Mutant("gnmax-half-noise", "pate-gnmax", "the votes' noise has half the σ that was accounted", _half_gnmax),
+    Mutant(
+        "lnmax-one-cell",
+        "pate-lnmax",
+        "the noise is for one count that changes, and a teacher that changes its vote changes two",
+        _one_cell,
     ),
     Mutant(
         "rounded-shares",

@@ -52,8 +52,7 @@ KINDS = {
 # With fewer columns, or with scales that differ more, numbers are a table (ages beside incomes), not an embedding.
 LEAST_EMBEDDING, _UNEVEN = 16, 10.0
 # Public images whose predictions are compared; and the information from which on they are photographs to the network.
-# It lies between that of CIFAR-10 and CIFAR-100 (2.9) and that of house numbers (.9); more images change it by some
-# percent.
+# More images change it by some percent.
 _COMPARED, LEAST_INFORMATION = 256, 1.5
 _INFORMATION: dict[str, float] = {}  # by a digest of the images, since several choices depend on it
 # The encoder's own file in a run folder, and how large it may be when it is read.
@@ -154,8 +153,7 @@ def has_pretrained() -> bool:
 def photographic(public: Any) -> bool:  # noqa: ANN401
     """Whether a pretrained network should encode public samples: in color, and told apart by its own predictions.
 
-    Its features are of no use for what it never saw: on house numbers a regression is right for 43 % with them, for
-    78 % with gradients. No label is read, and no record.
+    Its features are of no use for what it never saw. No label is read, and no record.
 
     >>> photographic(np.zeros((4, 8, 8))), photographic(np.array(["a cough"]))
     (False, False)

@@ -125,7 +125,7 @@ def test_with_a_network_the_last_question_has_a_price_that_was_known(
     pytest.importorskip("torch", reason="needs tacit[torch]")
     pytest.importorskip("safetensors", reason="needs tacit[torch]")
     if last is VoteAsk:  # its student is networks alone
-        monkeypatch.setattr(teaching, "_network", brief_networks)
+        monkeypatch.setattr(teaching, "image_network", brief_networks)
     prices = {}
     alone = CuratedJob.accounts
     monkeypatch.setattr(

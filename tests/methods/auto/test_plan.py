@@ -10,10 +10,11 @@ from hypothesis import strategies as st
 from tacit.accounting.compose import total
 from tacit.core.account import Rule
 from tacit.core.errors import InvalidInput
-from tacit.core.guarantee import Unit
+from tacit.core.guarantee import Trust, Unit
 from tacit.core.spend import Gaussian, Pure
 from tacit.methods.auto.method import question_prices
-from tacit.methods.auto.plan import AutoPlan, divided_task, plan_auto
+from tacit.methods.auto.plan import LITTLE_NOISE, AutoPlan, divided_task, little_noise, plan_auto, summed
+from tacit.methods.class_sums.plan import plan_sums
 from tests.methods.auto.given import clouds, task
 
 PRIVATE, PUBLIC = clouds(2000, 1), clouds(100, 2)[0]
@@ -104,3 +105,15 @@ def test_every_choice_is_said_with_its_reason():
 def test_a_tiny_budget_is_divided_and_not_rounded_to_nothing(epsilon):
     tasks = divided_task(task(PRIVATE, PUBLIC, epsilon=epsilon), [Fraction(1, 5), Fraction(4, 5)])
     assert all(each.budget > 0 for each in tasks)
+
+
+def test_several_gradients_are_taken_only_if_every_component_is_worth_summing():
+    """Strong components have nearly all of the signal: without this rule weak ones that tell classes apart are lost."""
+    random = np.random.default_rng(0)
+    even, mixing = random.normal(size=(400, 30)), random.normal(size=(30, 30))
+    steep = even * 0.7 ** np.arange(30) @ mixing
+    for public, several in ((even, True), (steep, False)):
+        whole = task((np.tile(public, (20, 1)), np.zeros(8000, dtype=int)), public, kind="embedding")
+        planned = plan_sums(whole, summed(whole), Trust.CENTRAL)
+        assert planned.kept > LITTLE_NOISE
+        assert little_noise(whole) is several

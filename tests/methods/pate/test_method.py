@@ -18,6 +18,7 @@ from tacit.core.errors import BudgetExceeded, InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
 from tacit.core.randomness import SeededRandomness
 from tacit.ledger.memory import MemoryLedger
+from tacit.mechanisms.central import discrete_gaussian, discrete_laplace, pate
 from tacit.mechanisms.central.pate import ConfidentScreen, GNMax, LNMax
 from tacit.methods.pate.holder import TeacherHolder
 from tacit.methods.pate.method import copied_estimator
@@ -108,6 +109,51 @@ def test_a_confident_run_pays_for_the_screen_and_for_a_number_of_answers_fixed_i
         assert len(run.arrays["answered"]) == 8
     assert agreed.arrays["passed"].all()
     assert (agreed.labels == POOL).mean() > 0.9
+
+
+@pytest.mark.parametrize(
+    ("options", "kinds"),
+    [({"mechanism": "gnmax"}, [GNMax]), ({"threshold": 0.5, "answers": 8}, [ConfidentScreen, GNMax])],
+    ids=["gnmax", "confident"],
+)
+def test_the_gaussian_noise_is_what_is_accounted(options, kinds, monkeypatch):
+    """One object: what is charged is the spend of the mechanisms that drew, with the σ and for the queries they had."""
+    charged, drawn = noted(monkeypatch, (GNMax, ConfidentScreen), "gaussian_integers")
+    run = taught_by(queries=20, **options)
+    assert [type(each) for each in charged] == kinds
+    spends = [each.spend for each in charged]
+    assert sorted(spends, key=str) == sorted((receipt.spend for receipt in run.receipts), key=str)
+    # One number per screened query; one for each of three classes of every answered query, of which one vote moves two.
+    counts = [each.spend.squared_shift // 2 * 3 if type(each) is GNMax else each.spend.squared_shift
+              for each in charged]  # fmt: skip
+    assert drawn == [(each.sigma, count) for each, count in zip(spends, counts, strict=True)]
+    assert 19.9 < total(spends, Fraction(1, 10**5), Rule.PLANNED).epsilon <= 20
+
+
+def test_the_laplace_noise_is_what_is_accounted(monkeypatch):
+    charged, drawn = noted(monkeypatch, (LNMax,), "laplace_integers")
+    run = taught_by(mechanism="lnmax", delta=0, queries=20)
+    (spend,) = [receipt.spend for receipt in run.receipts]
+    assert [spend] == [each.spend for each in charged]
+    assert spend.count == 2 * 20  # two cells of every query change
+    assert drawn == [(1 / spend.spend.epsilon, 20 * 3)]
+    assert spend.spend.epsilon * spend.count <= 20
+
+
+def noted(monkeypatch, mechanisms, sampler):
+    """The mechanisms that draw, and the scale and number of what is drawn, as it happens."""
+    charged, drawn = [], []
+
+    def noted_at(owner, name, told):
+        own = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: (told(*given), own(*given))[1])
+
+    for mechanism in mechanisms:
+        noted_at(mechanism, "sample", lambda self, *_: charged.append(self))
+    for module in (pate, discrete_gaussian, discrete_laplace):
+        if hasattr(module, sampler):
+            noted_at(module, sampler, lambda scale, count, _: drawn.append((scale, count)))
+    return charged, drawn
 
 
 def test_an_account_that_can_pay_the_answers_and_not_the_screen_pays_nothing():

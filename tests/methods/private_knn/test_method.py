@@ -9,6 +9,8 @@ import tacit
 from tacit.core.errors import InvalidInput, TacitWarning
 from tacit.core.guarantee import Unit
 from tacit.core.spend import Repeated, Subsampled
+from tacit.mechanisms.central import private_knn
+from tacit.mechanisms.central.private_knn import Sampling, SubsampledGNMax, SubsampledScreen
 from tacit.runs.task import Partition
 
 pytestmark = pytest.mark.filterwarnings("ignore:delta is not below")
@@ -36,6 +38,31 @@ def test_labels_are_those_of_the_neighbors_and_the_budget_is_used_up():
     assert receipt.spend.spend == Subsampled("0.15", receipt.spend.spend.spend, replace_one=True)
     assert run.arrays["votes"].shape == (10, 3)
     assert len(run.arrays["answered"]) == 10
+
+
+@pytest.mark.parametrize("options", [{}, {"threshold": 0.5, "answers": 4}], ids=["votes", "screen"])
+def test_the_noise_and_the_sample_are_what_is_accounted(options, monkeypatch):
+    """One object: what is charged is the spend of the mechanisms that drew, with their σ, rate and queries."""
+    used, drawn, sampled = [], [], []
+
+    def noted(owner, name, told):
+        own = getattr(owner, name)
+        monkeypatch.setattr(owner, name, lambda *given: (told(*given), own(*given))[1])
+
+    for mechanism in (SubsampledGNMax, SubsampledScreen):
+        noted(mechanism, "sample", lambda self, *_: used.append(self))
+    noted(private_knn, "rounded_gaussian_integers", lambda sigma, count, _: drawn.append((sigma, count)))
+    noted(Sampling, "heads", lambda self, *_: sampled.append(self))
+    run = distill(4, **options)
+    spends = [receipt.spend for receipt in run.receipts]
+    assert spends == [each.spend for each in used]
+    assert [type(each) for each in used] == [SubsampledScreen, SubsampledGNMax][-len(used) :]
+    columns = [3 if type(each) is SubsampledGNMax else 1 for each in used]
+    assert drawn == [(each.sigma, each.queries * classes) for each, classes in zip(used, columns, strict=True)]
+    # Every query has one sample of its own, at the rate that is charged.
+    assert sampled == [each.sampling for each in used for _ in range(each.queries)]
+    assert [each.rate for each in used] == [spend.spend.rate for spend in spends] == [Fraction("0.15")] * len(used)
+    assert [each.queries for each in used] == [spend.count for spend in spends]
 
 
 @pytest.mark.parametrize("holders", [5, Partition(5, "dirichlet"), Partition(3, "class")])

@@ -36,6 +36,8 @@ from tacit.students.wrapped import Projected
 
 __all__ = [
     "MIXED_KINDS",
+    "MIXTURE_COMPONENTS",
+    "SAMPLES_PER_COMPONENT",
     "AutoCoordinator",
     "AutoState",
     "Block",
@@ -233,7 +235,7 @@ MIXED_KINDS = ("text", "photographs", "embedding")
 # The weight of the released odds in every step.
 KEPT = 0.5
 # Principal components for which the covariance is estimated, limited by the number of samples.
-_MOST_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
+MIXTURE_COMPONENTS, SAMPLES_PER_COMPONENT = 100, 15
 _STEPS = 10
 # The fraction of the mean variance that is added to every variance.
 _RIDGE = 1e-4
@@ -261,7 +263,7 @@ def fit_public_mixture(public: NDArray[Any], begun: Reals) -> PublicMixture | No
     True
     """
     rows = public.reshape(len(public), -1).astype(np.float64)
-    count = min(_MOST_COMPONENTS, len(rows) // SAMPLES_PER_COMPONENT, rows.shape[1])
+    count = min(MIXTURE_COMPONENTS, len(rows) // SAMPLES_PER_COMPONENT, rows.shape[1])
     if count < 1 or not np.ptp(rows, axis=0).any():
         return None
     components = Projected.components(rows, count)
@@ -317,9 +319,7 @@ def refined(blocks: Sequence[Block], public: NDArray[Any], begun: Reals) -> Publ
 
 
 # How many times better the first votes must fit a network's labels than the regression's, by which part of their signal
-# sums must contradict the network's labels, and by how many standard errors. At epsilon .1 and 1: 2.4 and 4.4 on house
-# numbers, whose public images were taken in another way than the records, 1.0 on Fashion-MNIST; .09 and .11 against
-# .004. No other set was looked at.
+# sums must contradict the network's labels, and by how many standard errors. The measurements are in docs/auto.md.
 _BETTER, _CONTRADICTED, _CERTAIN = 1.5, 0.03, 4.0
 
 

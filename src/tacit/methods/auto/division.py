@@ -15,7 +15,7 @@ __all__ = ["FIRST_SHARE", "LATER", "SUMS_THEN_GRADIENT", "divided_prices", "gaus
 
 # The first question about images shows whether clusters are classes; the last student is also trained on its answer.
 FIRST_SHARE, LATER = Fraction(1, 10), Fraction(9, 20)
-# Sums and the gradient that follows them. Adult's test part was seen when they were chosen.
+# Sums and the gradient that follows them.
 SUMS_THEN_GRADIENT = (Fraction(1, 3), Fraction(2, 3))
 # Sums of images, where sums are all that may be released.
 HALVES = (Fraction(1, 2), Fraction(1, 2))

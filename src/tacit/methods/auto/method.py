@@ -17,6 +17,7 @@ from tacit.methods.auto.division import FIRST_SHARE
 from tacit.methods.auto.options import Auto
 from tacit.methods.auto.plan import AutoPlan, little_noise, plan_auto, summed
 from tacit.methods.auto.teaching import PER_CLASS, AutoTeaching
+from tacit.methods.auto.voting import vote_job
 from tacit.methods.class_sums.coordinator import ReleasedSums
 from tacit.methods.class_sums.holder import SumHolder
 from tacit.methods.class_sums.method import prepare as prepare_sums
@@ -31,7 +32,6 @@ from tacit.methods.noisy_sgd.options import NoisySGD
 from tacit.methods.noisy_sgd.wire import GradientAsk
 from tacit.methods.rknn.forecast import votes_forecast
 from tacit.methods.rknn.holder import VoteHolder
-from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
 from tacit.methods.task import Job, Outcome, Task, untrained
@@ -60,7 +60,7 @@ def prepare(task: Task, options: Auto) -> Job:
     if reason is None and options.releases == "votes" and task.kind != "images":
         reason = "votes were asked for"
     if reason is not None:
-        return _votes(task, options, reason)
+        return vote_job(task, options, reason)
     # A student or delta that would fail later must be refused before anything is paid.
     own_student = _own_student(options)
     if not own_student:
@@ -72,7 +72,7 @@ def prepare(task: Task, options: Auto) -> Job:
         return _gradients(task)
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
-        return _votes(task, options, "with a part of the budget votes cannot be distinguished from noise")
+        return vote_job(task, options, "with a part of the budget votes cannot be distinguished from noise")
     # Errors in the public samples are found before anything is paid.
     teaching = AutoTeaching(task, plan)
     first = teaching.choose(())
@@ -99,13 +99,6 @@ def prepare(task: Task, options: Auto) -> Job:
 
 def _own_student(options: Auto) -> bool:
     return isinstance(options.student, str) and options.student == "auto"
-
-
-def _votes(task: Task, options: Auto, reason: str) -> Job:
-    task.observer.stage(f"planning reverse k-NN votes: {reason}")
-    settings = ReverseKNN(max_labels=options.max_labels, thresholds=options.thresholds, student=options.student)
-    job = prepare_votes(task, settings)
-    return replace(job, chosen={**job.chosen, "votes because": reason})
 
 
 def _sums_at_nodes(task: Task, options: Auto) -> Job:

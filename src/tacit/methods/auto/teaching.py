@@ -6,7 +6,6 @@ Without a network the student is the regression itself, on the public features o
 from __future__ import annotations
 
 import hashlib
-import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -21,7 +20,6 @@ from sklearn.exceptions import ConvergenceWarning
 
 from tacit.core import InvalidInput, Representation, TacitWarning, Trust
 from tacit.core.codec import StrictReader, decode, encode
-from tacit.core.samples import content_digest, row_digests
 from tacit.mechanisms.central.discrete_laplace import DiscreteLaplaceNoise
 from tacit.mechanisms.central.rounded_gaussian import RoundedGaussianNoise
 from tacit.methods.auto.coordinator import (
@@ -41,22 +39,19 @@ from tacit.methods.auto.coordinator import (
     sum_block,
 )
 from tacit.methods.auto.correction import corrected_block, correction_ask, moved_block
+from tacit.methods.auto.image_students import FEW, component_features, image_network, perceptron
 from tacit.methods.auto.plan import AutoPlan
 from tacit.methods.class_sums.coordinator import LinearOdds, Moments, ReleasedSums
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import RADIUS, counted, plan_sums, sum_representation
-from tacit.methods.class_sums.wire import SumAsk, lengths
+from tacit.methods.class_sums.plan import counted, plan_sums
+from tacit.methods.class_sums.wire import SumAsk
 from tacit.methods.rknn.posterior import Noise, expected_proportions
 from tacit.methods.rknn.queries import cluster, iterative_proportional_fitting, suggest_queries
 from tacit.methods.rknn.wire import VoteAsk, table_sensitivity
 from tacit.methods.task import Outcome, Task, taught, untrained
-from tacit.representations.chained import Chained
 from tacit.representations.registry import fit_representation, read_representation, representation_fields
-from tacit.representations.scaled import PrincipalComponents
 from tacit.representations.student_features import StudentFeatures
 from tacit.students.averaged import AveragedStudent, StoredNetwork
-from tacit.students.registry import STUDENTS
-from tacit.students.wrapped import Projected
 
 __all__ = ["PER_CLASS", "AutoTeaching", "ReleasedFeatures", "mixture_student", "regression_student"]
 
@@ -67,11 +62,6 @@ PER_CLASS, PER_CLASS_LATER = 2, 4
 _PURE = 0.9
 # More queries do not improve the student, and take longer.
 _MOST_QUERIES = 300
-# Components that a perceptron sees. They, its width and its penalty were chosen by labels of public images of MNIST and
-# Fashion-MNIST, of which a thousand were held out.
-_SEEN = 100
-# The part of an image's side by which the last networks' predictions are averaged over shifts.
-_SHIFT = 0.04
 
 
 class ReleasedFeatures(TransformerMixin, BaseEstimator):  # type: ignore[misc]
@@ -233,14 +223,14 @@ class AutoTeaching:
             rows = task.public.reshape(len(task.public), -1)
             trained = taught(untrained(student), rows, labels, np.ones(0), (task.classes, chances))
         elif odds is None:
-            trained = self._last(chances)
+            trained = self.last(chances)
         elif mixture is not None:
             trained = mixture_student(mixture, task.classes)
         else:
             features = [each.features for each in current(blocks)]
             trained = regression_student(features, odds, task.classes, task.public.shape[1:])
             if self.plan.network:
-                trained = self._last(chances, trained)
+                trained = self.last(chances, trained)
         arrays = {f"release_{number}": each.released for number, each in enumerate(blocks, start=1)
                   if each.released is not None}  # fmt: skip
         asked = ["a gradient" if each.refines else "sums" if each.counts is None else "votes" for each in blocks]
@@ -249,7 +239,7 @@ class AutoTeaching:
         said = {"chosen": ", then ".join(said_once), "released": released}
         return Outcome(trained, labels, chances, arrays, recipe=said)
 
-    def _last(self, chances: NDArray[np.float64], *others: Any) -> Any:  # noqa: ANN401
+    def last(self, chances: NDArray[np.float64], *others: Any) -> Any:  # noqa: ANN401
         """The mean of two networks and of another student, whose errors differ; without networks that student.
 
         The second network learns the mean of what was released and of what the first one made of it.
@@ -350,9 +340,10 @@ class AutoTeaching:
     def _taught(self, chances: NDArray[np.float64], last: bool = False, seed: int = 0) -> Any:  # noqa: ANN401
         labels = self.task.classes[chances.argmax(axis=1)]
         if self.plan.network:
-            student = _network(self.task.public, last, seed)
+            student = image_network(self.task.public, last, seed)
         else:
-            student = untrained("map") if self.plan.representation == "identity" else self._perceptron()
+            few = self.plan.representation == "identity" or len(self.task.public) < FEW
+            student = untrained("map") if few else self._perceptron()
         with warnings.catch_warnings():
             warnings.simplefilter("ignore", TacitWarning)
             # The perceptron's few passes are a choice.
@@ -362,36 +353,6 @@ class AutoTeaching:
 
     def _perceptron(self) -> Any:  # noqa: ANN401
         """Scikit-learn's perceptron on components of the features that are summed: what learns images without torch."""
-        from sklearn.neural_network import MLPClassifier
-        from sklearn.pipeline import Pipeline
-
         public = self.task.public
-        base = sum_representation(self.plan.representation, public, self.classes)[1]
-        encoded = base.encode(public)
-        fitted = PrincipalComponents.fit(encoded, min(_SEEN, *encoded.shape), whitening=self.plan.whitening)
-        length = float(lengths(fitted.encode(encoded).astype(np.float64), "l2").max())
-        view = Chained.of((base, fitted), content_digest(row_digests(public)))
-        features = SumFeatures(view, RADIUS / max(length, 1e-12), RADIUS, "l2")
-        scale = 1 / float(np.sqrt(np.square(features.points(public)).mean()) or 1.0)
-        scaled = Projected(np.zeros(fitted.directions.shape[0]), scale * np.eye(fitted.directions.shape[0]))
-        perceptron = MLPClassifier((256,), alpha=1.0, max_iter=30, random_state=0)
-        return Pipeline([
-            ("seen", ReleasedFeatures.of([features], public.shape[1:])), ("scaled", scaled), ("odds", perceptron),
-        ])  # fmt: skip
-
-
-def _network(public: NDArray[Any], last: bool, seed: int = 0) -> Any:  # noqa: ANN401
-    """A small convolutional network with slight augmentation for these images; a last one is trained longer.
-
-    >>> [_network(np.zeros((samples, 784)), True).epochs for samples in (500, 5000)]
-    [40, 8]
-    """
-    epochs, batch, steps = (8, 32, 600) if last else (6, 64, 300)
-    # A network needs some hundred steps, which few samples have in many epochs only.
-    epochs = max(epochs, -(-steps // max(1, len(public) // batch)))
-    side = min(public.shape[1:3]) if public.ndim > 2 else math.isqrt(public[0].size)
-    return STUDENTS["network"](
-        network="small-convolutions", epochs=epochs, batch=batch, learning_rate=5e-3,
-        label_smoothing=0.1 if last else 0.0, average=0.995 if last else 0.99, augmentation="handwriting", seed=seed,
-        shifts=round(_SHIFT * side) if last else 0,
-    )  # fmt: skip
+        features = component_features(public, self.plan.representation, self.plan.whitening, self.classes)
+        return perceptron(ReleasedFeatures.of([features], public.shape[1:]), features.points(public))

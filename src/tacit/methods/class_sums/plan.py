@@ -61,9 +61,8 @@ RADIUS = 2**12
 # which loses little, and the noise is that of the small radius.
 _WITHIN = 0.25
 # The most components considered; the expected total variance of the log-odds between two classes; and the part of a
-# component's signal that must remain under noise for it to be used. One half was chosen among five values with labels
-# of public samples of Adult, diabetes130 and AG News, at epsilon = 1 and .1; the radius and CAUTION on Adult, test part
-# included. Results change little around these values.
+# component's signal that must remain under noise for it to be used. Results change little around these values; how they
+# were chosen is in docs/class-sums.md.
 _MOST, _SPREAD, WORTH = 200, 2.0, 0.5
 # Components up to this number are summed if classes that are one standard deviation apart in each of them would exceed
 # the noise. Weights are not equal: a few components hold most of what tells classes apart, and which ones cannot be
@@ -82,7 +81,10 @@ SUM_PURPOSE = "class sums"
 
 @dataclass(frozen=True)
 class SumPlan:
-    """The one question and how it was chosen; ``kept`` is the part of the signal that noise leaves."""
+    """The one question and how it was chosen.
+
+    ``kept`` is the part of the signal that noise leaves, ``considered`` the number of components to choose from.
+    """
 
     question: SumAsk
     representation: str
@@ -90,6 +92,7 @@ class SumPlan:
     trust: Trust
     unit: Unit
     kept: float | None
+    considered: int
     doubts: tuple[str, ...]
 
     @property
@@ -141,7 +144,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
     encoded = base.encode(task.public)
     if not encoded.std(axis=0).any():
         raise InvalidInput("the public samples are all equal")
-    most = min(_MOST if options.components is None else options.components, *encoded.shape)
+    most = considered = min(_MOST if options.components is None else options.components, *encoded.shape)
     fitted = PrincipalComponents.fit(encoded, most, whitening=options.whitening)
     points = fitted.encode(encoded).astype(np.float64)
     kept = None
@@ -170,7 +173,7 @@ def plan_sums(task: Task, options: ClassSums, trust: Trust) -> SumPlan:
         centered=centered,
         labels=labels,
     )
-    return SumPlan(ask, name, base, trust, task.unit, kept, _doubts(task, kept))
+    return SumPlan(ask, name, base, trust, task.unit, kept, considered, _doubts(task, kept))
 
 
 def counted(task: Task) -> int | None:
