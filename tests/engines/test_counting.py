@@ -1,5 +1,6 @@
 """Counts are the same however records are cut, batched, ordered and divided among workers; encodings are to the bit."""
 
+import dataclasses
 import itertools
 import logging
 import socket
@@ -16,9 +17,23 @@ from tacit.core.errors import TacitError
 from tacit.engines.counting import FAILED, FragmentCount, FragmentReading, Partial, added_up, require_reached
 from tacit.engines.fragments import BLOCK
 from tacit.methods.encoding import encoded_block
+from tacit.methods.rknn.holder import VoteTable
+from tacit.neighbors import vote_counts
+from tacit.representations.maps import Interpolated
 from tacit.representations.registry import fit_representation
 from tacit.representations.student_features import StudentOdds
-from tests.engines.holdings import CLASSES, PUBLIC, SPACE, TABLES, TableFragment, in_memory, table, threads
+from tests.engines.holdings import (
+    CLASSES,
+    PUBLIC,
+    SPACE,
+    TABLES,
+    VOTES,
+    TableFragment,
+    arrays,
+    in_memory,
+    table,
+    threads,
+)
 
 RECORDS = table(2 * BLOCK + 700)
 READING = FragmentReading(tuple(f"f{place}" for place in range(4)), "label", None, np.array(CLASSES), (4,))
@@ -184,6 +199,20 @@ def test_what_failed_is_never_told(caplog):
     assert told.value.__cause__ is None
     assert "Ada" not in caplog.text
     assert "ValueError" in caplog.text
+
+
+@pytest.mark.timeout(60)
+@pytest.mark.parametrize("workers", [1, 2])
+def test_an_encoder_that_searches_in_several_blocks_does_not_wait_for_the_engine(workers):
+    """The engine held the lock of all searches, for which its own threads waited: a node never answered again."""
+    generator = np.random.default_rng(8)
+    anchors = generator.normal(size=(4000, 4)).astype(np.float32)
+    searching = Interpolated(anchors, anchors[:, :2].copy(), 3)
+    ask = dataclasses.replace(VOTES, queries=searching.encode(PUBLIC)[:9], representation=searching)
+    counted = added_up(threads(workers), FragmentCount(READING, VoteTable(ask)), cut(RECORDS, [3000, 6000]))
+    samples, labels = arrays(RECORDS)
+    expected = vote_counts(searching.encode(samples), labels, ask.queries, ask.neighbors, len(CLASSES))
+    assert np.array_equal(counted, expected)
 
 
 @pytest.mark.parametrize("rows", [RECORDS.num_rows - 1, RECORDS.num_rows + 1, 0])

@@ -15,7 +15,7 @@ from tacit.core import InvalidInput, whole
 from tacit.core.registry import Registry, unknown
 from tacit.engines.counting import Partial
 from tacit.engines.fragments import Fragment
-from tacit.neighbors.search import MOST_THREADS, ONE_SEARCH
+from tacit.neighbors.search import MOST_THREADS, ONE_SEARCH, within_search
 
 __all__ = ["ENGINES", "Engine", "OpenEngine", "Threads", "opened_engine"]
 
@@ -113,7 +113,7 @@ class Threads:
         workers = min(self._workers or most, max(1, len(fragments)))
         waiting: deque[Future[Partial]] = deque()
         # Fragments run in parallel, each with single-threaded BLAS, so that no core waits for others in a product.
-        with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(workers) as pool:
+        with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(workers, initializer=within_search) as pool:
             for fragment in fragments:
                 waiting.append(pool.submit(count, fragment))
                 if len(waiting) >= 2 * workers:

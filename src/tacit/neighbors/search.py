@@ -42,7 +42,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cached_property
 from itertools import chain, islice
-from threading import RLock
+from threading import RLock, local
 from typing import Any, TypeVar
 
 import numpy as np
@@ -50,7 +50,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from tacit.core import Floats, Integers, InvalidInput
 
-__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "drop_pages", "streamed"]
+__all__ = ["NumberedBlock", "Progress", "RecordBlocks", "Search", "drop_pages", "streamed", "within_search"]
 
 RecordBlocks = NDArray[Any] | Iterable[NDArray[Any]]
 Progress = Callable[[int], None]
@@ -61,6 +61,15 @@ _T = TypeVar("_T")
 MOST_THREADS = 8
 # The number of BLAS threads is a setting of the whole process: one search at a time changes it.
 ONE_SEARCH = RLock()
+_HERE = local()
+
+
+def within_search() -> None:
+    """Mark this thread as one of a search's own: a search within it has no others, and takes its blocks one by one.
+
+    It would otherwise wait for the search that it is a part of: an encoder that searches, of records that are searched.
+    """
+    _HERE.within = True
 
 
 def streamed(
@@ -87,8 +96,8 @@ def _in_order(
 ) -> Iterator[tuple[int, NDArray[Any], _T]]:
     """Each block with its start and its result, in order."""
     opening = list(islice(blocks, 2))
-    if len(opening) < 2:
-        for start, block in opening:
+    if len(opening) < 2 or getattr(_HERE, "within", False):
+        for start, block in chain(opening, blocks):
             yield start, block, work(start, block)
         return
     from threadpoolctl import ThreadpoolController  # not installed on devices, which search for one record
@@ -97,7 +106,7 @@ def _in_order(
     algebra = ThreadpoolController().select(user_api="blas")
     threads = min(MOST_THREADS, max((each["num_threads"] for each in algebra.info()), default=1))
     waiting: deque[tuple[int, NDArray[Any], Future[_T]]] = deque()
-    with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(threads) as pool:
+    with ONE_SEARCH, algebra.limit(limits=1), ThreadPoolExecutor(threads, initializer=within_search) as pool:
         for start, block in chain(opening, blocks):
             waiting.append((start, block, pool.submit(work, start, block)))
             if len(waiting) > threads:

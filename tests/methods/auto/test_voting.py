@@ -9,6 +9,8 @@ import tacit
 from tacit.core.guarantee import Trust
 from tacit.methods.auto.method import prepare
 from tacit.methods.auto.options import Auto
+from tacit.methods.task import Nodes
+from tacit.wire import ask_to_bytes, read_ask
 from tests.methods.auto.given import CLASSES, clouds, task
 
 pytestmark = pytest.mark.filterwarnings("ignore::tacit.core.errors.TacitWarning")
@@ -55,6 +57,16 @@ def test_the_tip_of_a_shuffler_is_for_those_who_have_none():
         lines = prepare(whole, Auto()).plan.lines
         assert any("shuffler" in words for title, words in lines if title == "tip") is said
         assert [title for title, _ in lines][-2:] == ["mechanism", "questions"]
+
+
+def test_the_question_can_be_sent_to_nodes():
+    nodes = Nodes(None, 3, 200)
+    job = prepare(task(pictures(600, 1), pictures(160, 2)[0], kind="images", delta=Fraction(0), nodes=nodes), Auto())
+    ask = job.coordinator.ask(job.coordinator.begin())
+    sent = read_ask(ask_to_bytes(ask))
+    images = pictures(20, 3)[0]
+    assert (sent.representation.encode(images) == ask.representation.encode(images)).all()
+    assert job.recipe["representation"] == "gradients"
 
 
 def test_a_student_that_was_asked_for_is_what_is_trained():

@@ -242,7 +242,10 @@ class NodeWeb:
             opened.listen(32)
         except OSError as error:
             opened.close()
-            raise InvalidInput(f"port {port} of {host} cannot be used ({error.strerror}): see [service]") from None
+            raise InvalidInput(
+                f"port {port} of {host} cannot be used ({error.strerror}): name another one as port in [service], or 0 "
+                "for any free one"
+            ) from None
         config = uvicorn.Config(
             self.app, log_config=None, log_level="critical", access_log=False, server_header=False, lifespan="off",
             ws="none", limit_concurrency=32, timeout_keep_alive=5,
