@@ -77,7 +77,7 @@ class Board:
 
     @classmethod
     def again(cls, parts: DevelopmentSet, written: Path, memory: Memory) -> Board:
-        """The board that was written down, with what is known since; samples are encoded for names not yet asked only."""
+        """The board that was written down, with what is known since; only names that were not asked need samples."""
         file = written / f"leaderboard-{parts.name}.json"
         if not file.is_file():
             raise InvalidInput(f"{file}: no board was written there; leave out --again to measure one")
