@@ -14,7 +14,7 @@ import numpy as np
 from experiments.development import DevelopmentSet
 from experiments.leaderboard_lines import LINES, OPACUS
 from experiments.leaderboard_parts import DELTA, OWN, Encoded, Line, encoded, references, samples_digest
-from experiments.leaderboard_public import named_lines, public_lines
+from experiments.leaderboard_public import OWN_CLASSES, ZERO_SHOT, named_lines, public_lines
 from experiments.measured import Memory, code_of
 from experiments.table import Result, Row
 from tacit.core import InvalidInput, Unit, nearest
@@ -77,7 +77,7 @@ class Board:
 
     @classmethod
     def again(cls, parts: DevelopmentSet, written: Path, memory: Memory) -> Board:
-        """The board that was written down, with what is known since; no sample but those of the test is encoded."""
+        """The board that was written down, with what is known since; only names that were not asked need samples."""
         file = written / f"leaderboard-{parts.name}.json"
         if not file.is_file():
             raise InvalidInput(f"{file}: no board was written there; leave out --again to measure one")
@@ -144,7 +144,8 @@ class Board:
                  "line": "references", "code": code_of("experiments.leaderboard_parts")}  # fmt: skip
         if self.written is not None:
             about |= {"line": "names of classes", "code": code_of("experiments.leaderboard_public")}
-            named = self.memory.recall(about, lambda: {"lines": named_lines(self.data)})["lines"]
+            known = {name: self.written[name] for name in (OWN_CLASSES, ZERO_SHOT) if name in self.written}
+            named = known or self.memory.recall(about, lambda: {"lines": named_lines(self.data)})["lines"]
             first = {name: values for name, values in self.written.items() if name not in (clusters, plain)}
             return {**first, **named, clusters: self.written[clusters], plain: self.written[plain]}
         fixed = self.memory.recall(about, partial(references, self.data))

@@ -16,7 +16,17 @@ from numpy.typing import NDArray
 from experiments.leaderboard_parts import Encoded
 from tacit.core import InvalidInput
 
-__all__ = ["COMMON", "RANDOM", "grouped", "named_at_random", "named_lines", "nearest_names", "public_lines"]
+__all__ = [
+    "COMMON",
+    "OWN_CLASSES",
+    "RANDOM",
+    "ZERO_SHOT",
+    "grouped",
+    "named_at_random",
+    "named_lines",
+    "nearest_names",
+    "public_lines",
+]
 
 RANDOM = "ε = 0: public clusters, named at random"
 COMMON = "ε = 0: the most common class, told by an oracle"

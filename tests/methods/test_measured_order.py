@@ -11,7 +11,8 @@ from tacit.encoders.kinds import KINDS
 from tacit.methods.measured_order import measured_order
 from tacit.methods.registry import METHODS
 
-RESULTS = Path(__file__).parents[2] / "docs" / "results"
+PAGE = Path(__file__).parents[2] / "docs" / "which-method.md"
+RESULTS = PAGE.parent / "results"
 # Private records, classes and kind of each board's data.
 BOARDS = {
     "digits": (1000, 10, "images"), "mnist": (60_000, 10, "images"), "fashion": (60_000, 10, "images"),
@@ -22,8 +23,9 @@ BOARDS = {
 NAMES = {"pate gnmax": "pate"}
 # What is no nearer than this is a guess, with which nothing is learned.
 OVER_A_GUESS = 0.25
-# Where the page says that the default is behind by more than a point; the second one with an earlier version of it.
-BEHIND = {("svhn", 0.1): 2.3, ("cifar10", 8.0): 1.2}
+# Where the page says that the default is behind by more than a point: the second with an earlier version of it, the
+# third within the spread of its runs.
+BEHIND = {("svhn", 0.1): 2.3, ("cifar10", 8.0): 1.2, ("adult", 0.01): 1.4}
 
 
 def cells():
@@ -59,6 +61,7 @@ def test_of_two_methods_that_are_more_than_two_points_apart_the_better_one_is_ne
             right, wrong = right + (gap > 2), wrong + (gap < -2)
     assert right + wrong > 100
     assert right / (right + wrong) > 0.85
+    assert f"{right} are in this order and {wrong} are not" in PAGE.read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("kind", KINDS)

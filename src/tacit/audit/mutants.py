@@ -95,13 +95,13 @@ def _half_rounded_gaussian(epsilon: Fraction, delta: Fraction) -> Target:
 
 def _half_gnmax(epsilon: Fraction, delta: Fraction) -> Target:
     claim, sigma = _claim("pate-gnmax", epsilon, delta), audited_sigma(epsilon, delta, math.sqrt(2))
-    return replace(claim, draw=rowwise("half", (0, 0), partial(GNMax, sigma / 2), MOVED, difference).draw)
+    return rowwise(claim.name, (claim.epsilon, claim.delta), partial(GNMax, sigma / 2), MOVED, difference)
 
 
 def _one_cell(epsilon: Fraction, delta: Fraction) -> Target:
     # γ is ε instead of ε/2, as if a changed vote were one cell more or less, not both.
     claim = _claim("pate-lnmax", epsilon, delta)
-    return replace(claim, draw=rowwise("one-way", (0, 0), partial(LNMax, epsilon), MOVED).draw)
+    return rowwise(claim.name, (claim.epsilon, claim.delta), partial(LNMax, epsilon), MOVED)
 
 
 def _rounded_shares(epsilon: Fraction, delta: Fraction) -> Target:
