@@ -18,7 +18,7 @@ from typing import Any
 
 from numpy.typing import NDArray
 
-from experiments.charts import draw_rows
+from experiments.charts import over_epsilon
 from experiments.development import read_set
 from experiments.kept_encodings import KeptRows
 from experiments.measured import Memory
@@ -27,6 +27,7 @@ from experiments.public_odds import DELTA, Known
 from experiments.seeded import INTERVAL, MEASURES, MUCH, Seeded, line, noise_in_words
 from experiments.table import Result, Row, write_result
 from tacit.datasets.color_images import cifar10
+from tacit.report.charts import draw_chart
 from tacit.representations.chained import Chained
 from tacit.representations.scaled import Directions, PrincipalComponents
 
@@ -147,11 +148,8 @@ def main() -> None:
         ]
         result = Result(name, caption, rows, MEASURES, notes).measured()
         files = write_result(result, RESULTS)
-        shown = [
-            (f"{each.names['ε']}: {each.names['line']}", each.values("labels"), each.values("test"))
-            for each in result.rows
-        ]
-        for file in [*files, draw_rows(f"CIFAR-10: {CAPTIONS[figure]}", shown, RESULTS / f"{name}.png")]:
+        chart = over_epsilon(f"CIFAR-10, {figure}", result.rows, name)
+        for file in [*files, draw_chart(chart, RESULTS / f"{name}.png")]:
             print(file)
 
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 import tacit
-from experiments.charts import draw_rows
+from experiments.charts import over_epsilon
 from experiments.development import DevelopmentSet, read_set
 from experiments.kept_encodings import KeptRows
 from experiments.measured import Memory
@@ -28,6 +28,7 @@ from experiments.public_odds import DELTA, Known
 from experiments.seeded import INTERVAL, MEASURES, MUCH, Seeded, line, noise_in_words
 from experiments.table import Result, Row, write_result
 from tacit.core import TacitWarning
+from tacit.report.charts import draw_chart
 from tacit.representations.patches import PatchDictionary
 from tacit.representations.scaled import PrincipalComponents
 
@@ -126,10 +127,8 @@ def main() -> None:
     caption = f"CIFAR-10 by patches of its public images, {len(known.labels):,} records; % right."
     result = Result(NAME, caption, list(lines(known, found, seeded, once)), MEASURES, NOTES).measured()
     files = write_result(result, RESULTS)
-    shown = [
-        (f"{each.names['ε']}: {each.names['line']}", each.values("labels"), each.values("test")) for each in result.rows
-    ]
-    for file in [*files, draw_rows("CIFAR-10 by patches of its public images", shown, RESULTS / f"{NAME}.png")]:
+    chart = over_epsilon("CIFAR-10 by patches of its public images", result.rows, NAME)
+    for file in [*files, draw_chart(chart, RESULTS / f"{NAME}.png")]:
         print(file)
 
 

@@ -9,10 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from experiments.table import Row
 from tacit.core import InvalidInput
-from tacit.report.charts import Chart, draw_chart
+from tacit.report.charts import Chart, Panel, draw_chart
 
-__all__ = ["draw_rows", "write_chart"]
+__all__ = ["draw_rows", "over_epsilon", "write_chart"]
 
 
 def draw_rows(
@@ -51,6 +52,33 @@ def draw_rows(
     file.parent.mkdir(parents=True, exist_ok=True)
     figure.savefig(file, dpi=110, metadata={"Software": None})
     return file
+
+
+def over_epsilon(title: str, rows: Sequence[Row], name: str) -> Chart:
+    """The mean test accuracy of each line over ε; lines without a number for ε are levels.
+
+    >>> names = [("1", "sums"), ("0.1", "sums"), ("no noise", "sums"), ("0", "a guess")]
+    >>> rows = [Row({"ε": each, "line": line}, [{"test": 0.5}]) for each, line in names]
+    >>> over_epsilon("toy", rows, "toy").panels[0].curves
+    {'sums': [50.0, 50.0], 'no noise: sums': [50.0, 50.0], '0: a guess': [50.0, 50.0]}
+    """
+
+    def budget(row: Row) -> float:
+        try:
+            return float(row.names["ε"].removeprefix("local "))
+        except ValueError:
+            return 0.0
+
+    places = sorted({budget(row) for row in rows} - {0.0})
+    curves: dict[str, list[float | None]] = {}
+    for row in rows:
+        mean = 100 * float(np.mean(row.values("test")))
+        if budget(row):
+            curve = curves.setdefault(row.names["line"], [None] * len(places))
+            curve[places.index(budget(row))] = mean
+        else:
+            curves[f"{row.names['ε']}: {row.names['line']}"] = [mean] * len(places)
+    return Chart(name, title, [Panel(title, "ε", "test, % right", places, curves, log_across=True)])
 
 
 def write_chart(chart: Chart, folder: Path) -> tuple[Path, Path]:
