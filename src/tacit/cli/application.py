@@ -15,12 +15,10 @@ from typing import Any
 
 import click
 import typer
-from rich.console import Console
-from rich.text import Text
 from typer.core import TyperGroup
 from typer.main import get_command, get_group
 
-from tacit.cli.screen import flowing, printed_warnings, transliterate
+from tacit.cli.screen import flowing, printed_warnings, show_error, transliterate
 from tacit.core import InvalidInput, TacitError
 from tacit.core.errors import shortened
 from tacit.version import __version__
@@ -215,7 +213,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    message = shortened(message)
-    # Text, not markup: a file may be called [bold].
-    Console(stderr=True, soft_wrap=True).print(Text.assemble(("error:", "bold red"), f" {message}"))
+    show_error(message)
     sys.exit(code)

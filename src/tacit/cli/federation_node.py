@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING
 import typer
 from rich.text import Text
 
-from tacit.cli.screen import console, show_reading, show_rows
+from tacit.cli.screen import console, show_error, show_reading, show_rows
 from tacit.core import InvalidInput, TacitError
 
 if TYPE_CHECKING:
@@ -103,10 +104,21 @@ def node_command(file: Path = _FILE) -> None:
             over = _ended_well(service, processes, came, serving.drain)
         service.close()
         tell("ended", state="idle" if over else "at work")
-        cut = "in the middle of a question; started again, the node resumes it, and nothing is paid twice"
-        if not over and len(came) > 1:
-            raise TacitError(f"ended by a second {came[-1]} {cut}")
-        console.print("ended; no question is unfinished" if over else f"ended after {serving.drain:g} seconds {cut}")
+        if over:
+            console.print("ended; no question is unfinished")
+    if not over:
+        _leave(f"a second {came[-1]}" if len(came) > 1 else "", serving.drain)
+
+
+def _leave(signaled: str, seconds: float) -> None:
+    """End this process at once, in the middle of a question: Python would wait for the threads that count."""
+    cut = "in the middle of a question; started again, the node resumes it, and nothing is paid twice"
+    if signaled:
+        show_error(f"ended by {signaled} {cut}")
+    else:
+        console.print(f"ended after {seconds:g} seconds {cut}")
+    sys.stdout.flush()
+    os._exit(1 if signaled else 0)
 
 
 def _serve(service: NodeService, connection: NodeConnection, reminder: Reminder, came: list[str], state: Path) -> None:

@@ -23,6 +23,7 @@ from rich.table import Table
 from rich.text import Text
 
 from tacit.core import Guarantee, InvalidInput, TacitError, TacitWarning, listed
+from tacit.core.errors import shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -36,6 +37,7 @@ __all__ = [
     "printed_warnings",
     "show_claim",
     "show_data",
+    "show_error",
     "show_line",
     "show_plan",
     "show_reading",
@@ -105,6 +107,13 @@ def show_plan(plan: Any) -> None:  # noqa: ANN401
 def show_reading(place: object) -> None:
     """Say at once what is read: the parts that read it may take seconds to load."""
     console.print(Text(f"reading {listed([str(place)])}", style="dim"), soft_wrap=True)
+
+
+def show_error(message: str) -> None:
+    """Print what a command ended with."""
+    # Text, not markup: a file may be called [bold].
+    said = Text.assemble(("error:", "bold red"), f" {shortened(message)}")
+    Console(stderr=True, soft_wrap=True).print(said)
 
 
 def show_line(title: str, said: str) -> None:
