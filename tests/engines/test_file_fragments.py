@@ -1,6 +1,8 @@
 """CSV and Arrow files are read in flat memory, in parts that give the same records however they are cut."""
 
 import csv
+import dataclasses
+import pickle
 from pathlib import Path
 
 import numpy as np
@@ -112,6 +114,20 @@ def test_an_arrow_file_counts_the_same_whatever_its_record_batches(batch, compre
     records = streamed_records(opened, threads(), np.array(CLASSES), None, (4,))
     expected = in_memory("votes", RECORDS.slice(0, content.num_rows))
     assert np.array_equal(records.total(TABLES["votes"], Unit(), SystemRandomness()), expected)
+
+
+@pytest.mark.parametrize("form", ["csv", "arrow"])
+def test_workers_are_sent_places_and_read_the_same_records(form, tmp_path):
+    file = tmp_path / f"a.{form}"
+    pa.csv.write_csv(RECORDS, file) if form == "csv" else arrow(file, RECORDS)
+    opened = RecordSource(file, "label", COLUMNS).open()
+    sent = pickle.dumps(opened.fragments)
+    assert len(sent) < 1000
+    # No matter where a worker runs.
+    there = dataclasses.replace(opened, fragments=pickle.loads(sent))
+    assert all(Path(fragment.file).is_absolute() for fragment in there.fragments)
+    records = streamed_records(there, threads(), np.array(CLASSES), None, (4,))
+    assert np.array_equal(records.total(TABLES["votes"], Unit(), SystemRandomness()), EXPECTED)
 
 
 def peak_megabytes(work):
