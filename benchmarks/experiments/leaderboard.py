@@ -84,7 +84,7 @@ class Board:
         rows = json.loads(file.read_text(encoding="utf-8"))["rows"]
         measured = [row for row in rows if row["names"].get("ε")]
         content = samples_digest(parts)
-        if all(run["settings"].get("content") != content for row in measured for run in row["runs"]):
+        if all(run.get("settings", {}).get("content") != content for row in measured for run in row["runs"]):
             raise InvalidInput(f"{file}: the board was measured on other samples; leave out --again to measure these")
         empty = [np.empty((len(each), 0)) for each in (parts.private[1], parts.public_labels, parts.test[1])]
         knowledge = next(row["names"]["public knowledge"] for row in measured if row["names"]["method"] != "auto")
@@ -126,9 +126,9 @@ class Board:
     def shown(self) -> dict[tuple[str, float], Sequence[Mapping[str, Any]]]:
         """The runs of every line and ε in the order of the lines: of each seed that of this code, else an earlier one.
 
-        An earlier run is one of the default's bench, where that has any.
+        An earlier run is one of the default's bench, unless that bench has older ones than the board.
         """
-        before = {**self.earlier, **self.defaults}
+        before = self._before()
         known: dict[tuple[str, float], Sequence[Mapping[str, Any]]] = {}
         for name in self.lines:
             for at in sorted({each for line, each in (*before, *self.found) if line == name}):
@@ -136,6 +136,10 @@ class Board:
                 by_seed = {_seed(run, place): run for place, run in enumerate(runs)}
                 known[name, at] = [by_seed[seed] for seed in sorted(by_seed)]
         return known
+
+    def _before(self) -> dict[tuple[str, float], Sequence[Mapping[str, Any]]]:
+        older = {cell: runs for cell, runs in self.defaults.items() if runs[0]["bench"] == "earlier"}
+        return {**older, **self.earlier, **{cell: self.defaults[cell] for cell in self.defaults if cell not in older}}
 
     def references(self) -> Mapping[str, Sequence[float]]:
         """The lines that do not depend on ε: ε = 0 first, no privacy last; several figures where names are drawn."""
@@ -191,7 +195,8 @@ class Board:
 
     def measured_by(self, name: str, epsilon: float) -> str:
         """Whose code: this one, that of the default's bench, or an earlier one, if only of some runs."""
-        if (name, epsilon) in self.defaults and (name, epsilon) not in self.found:
+        cell = (name, epsilon)
+        if cell not in self.found and cell in self.defaults and self._before()[cell] is self.defaults[cell]:
             return "defaults"
         code = self.lines[name].code()
         runs = self.shown()[name, epsilon]
@@ -288,7 +293,9 @@ def _defaults(file: Path, parts: DevelopmentSet, content: str) -> dict[tuple[str
     ours = {"data": parts.name, "line": f"default, δ = {DELTA:g}"}.items()
     found: dict[tuple[str, float], list[Mapping[str, Any]]] = {
         ("auto", float(row["names"]["ε"])): [
-            {**run, **said} for run in row["runs"] if run.get("content", content) == content
+            {**run, **said, "bench": row["names"].get("code", "this")}
+            for run in row["runs"]
+            if run.get("content", content) == content
         ]
         for row in rows
         if ours <= row["names"].items()

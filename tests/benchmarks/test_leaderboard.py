@@ -176,6 +176,22 @@ def test_figures_of_other_samples_are_never_beside_these(digits, tmp_path):
     assert [run["test"] for run in found["auto", 1.0]] == [0.7]
 
 
+@pytest.mark.parametrize(("code", "shown"), [("this", 0.7), ("earlier", 0.5)])
+def test_what_the_bench_of_the_default_found_earlier_does_not_replace_what_the_board_measured(
+    code, shown, digits, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(leaderboard, "LINES", {"rknn": Counted("rknn"), "auto": Counted("auto")})
+    fixed = {name: [0.1] for name in leaderboard.REFERENCES}
+    first = Board(digits, Memory(tmp_path / "kept"), leaderboard.LINES, (1.0,), 1, written=fixed)
+    first.measure()
+    write_result(first.result(), tmp_path)
+    names = {"data": "digits", "ε": "1", "line": "default, δ = 1e-05", "code": code}
+    (tmp_path / "defaults.json").write_text(json.dumps({"rows": [{"names": names, "runs": [{"test": 0.7}]}]}))
+    again = Board.again(digits.parts, tmp_path, Memory(tmp_path / "kept"))
+    assert [run["test"] for run in again.shown()["auto", 1.0]] == [shown]
+    assert again.measured_by("auto", 1.0) == ("defaults" if code == "this" else "this")
+
+
 def test_a_board_is_drawn_again_with_what_the_bench_of_the_default_found(digits, tmp_path, monkeypatch):
     pytest.importorskip("matplotlib")
     fixed = {name: [0.1] for name in leaderboard.REFERENCES}
