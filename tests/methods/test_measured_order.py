@@ -23,9 +23,9 @@ BOARDS = {
 NAMES = {"pate gnmax": "pate"}
 # What is no nearer than this is a guess, with which nothing is learned.
 OVER_A_GUESS = 0.25
-# Where the page says that the default is behind by more than a point: with an earlier version of it, within the spread
-# of its runs, and in one run.
-BEHIND = {("cifar10", 8.0): 1.2, ("adult", 0.01): 1.4, ("ag-news", 0.01): 2.1}
+# Where the page says that the default is behind by more than a point: with an earlier version of it, and twice within
+# the spread of its runs.
+BEHIND = {("cifar10", 8.0): 1.2, ("adult", 0.01): 1.4, ("ag-news", 0.01): 2.7}
 
 
 def cells():

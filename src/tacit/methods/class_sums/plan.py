@@ -67,7 +67,7 @@ _MOST, _SPREAD, WORTH = 200, 2.0, 0.5
 # Components up to this number are summed if classes that are one standard deviation apart in each of them would exceed
 # the noise. Weights are not equal: a few components hold most of what tells classes apart, and which ones cannot be
 # seen without labels. Under heavy noise the rule of gains alone would take one or two.
-_STRONG = 10
+_STRONG = 6
 # Public samples from which the number of components is chosen.
 _LOOKED_AT = 5000
 # Warn if noise leaves less than this part of the signal.
@@ -290,7 +290,7 @@ def suggest_components(
 
     >>> spread = np.random.default_rng(0).normal(size=(500, 20)) / np.arange(1, 21)
     >>> [suggest_components(spread, noise, 10**4, 2, "l2")[0] for noise in (1e-5, 1e-2)]
-    [20, 10]
+    [20, 6]
     """
     rows = points[:: -(-len(points) // _LOOKED_AT)]
     spread = np.square(rows).mean(axis=0)
