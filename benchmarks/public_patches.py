@@ -38,7 +38,6 @@ NAME = "cifar10-patches"
 WORDS, STRIDE, COMPONENTS, WHITENING = 200, 2, 256, 0.5
 EPSILONS = (1.0, 0.29, 0.1)
 CODE = ("experiments.public_odds", "tacit.representations.patches", "tacit.methods.noisy_sgd.method")
-DEFAULT = ("tacit.runs.distill", "tacit.methods.auto.method")
 NOTES = [
     "Private: 29,000 of the training files; public: the other 21,000, without labels; test: the whole published test "
     f"file. δ = {DELTA:g}, replace-one, one curator.",
@@ -79,20 +78,6 @@ def descended(known: Known, epsilon: float, seed: int) -> Mapping[str, Any]:
     return {"labels": float((run.labels == known.public_labels).mean()), "test": float((guessed == known.truth).mean())}
 
 
-def default(found: DevelopmentSet, epsilon: float, seed: int) -> Mapping[str, Any]:
-    """The default on the images themselves, told that they are no photographs: no pretrained network sees them."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", TacitWarning)
-        run = tacit.distill(
-            found.private, found.public, epsilon, delta=DELTA, classes=found.classes, data_kind="images", seed=seed
-        )
-    images, truth = found.test
-    return {
-        "labels": float((run.labels == found.public_labels).mean()),
-        "test": float((run.student.predict(images) == truth).mean()),
-    }
-
-
 def direct(known: Known, *_: float) -> Mapping[str, Any]:
     """No privacy."""
     from tacit.students.weighted import logistic
@@ -100,7 +85,7 @@ def direct(known: Known, *_: float) -> Mapping[str, Any]:
     return {"test": float(logistic().fit(known.private, known.labels).score(known.test, known.truth))}
 
 
-def lines(known: Known, found: DevelopmentSet, seeded: Seeded, once: Seeded) -> Iterator[Row]:
+def lines(known: Known, seeded: Seeded) -> Iterator[Row]:
     """From nothing to no privacy."""
     yield line("0", "a guess", [{"labels": 1 / known.classes, "test": 1 / known.classes}])
     for epsilon in (*EPSILONS, MUCH):
@@ -108,8 +93,6 @@ def lines(known: Known, found: DevelopmentSet, seeded: Seeded, once: Seeded) -> 
         yield line(shown, "class sums", seeded.runs("sums", epsilon, partial(summed, known), CODE))
         if epsilon != MUCH:
             yield line(shown, "noisy SGD", seeded.runs("gradients", epsilon, partial(descended, known), CODE))
-            whole = once.runs("default", epsilon, partial(default, found), DEFAULT)
-            yield line(shown, "the default on the images, one run", whole)
     yield line("no privacy", "the records themselves", seeded.runs("direct", 0, partial(direct, known), CODE))
 
 
@@ -121,11 +104,10 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=KEPT, help="where encodings and measurements are kept")
     parser.add_argument("--kept", action="store_true", help="write what was measured so far, and measure nothing")
     given = parser.parse_args()
-    found = read_set("cifar10", given.folder)
-    known, memory, tell = read(found, given.cache), Memory(given.cache / NAME), partial(print, flush=True)
-    seeded, once = (Seeded(memory, count, tell, given.kept) for count in (given.runs, 1))
+    known = read(read_set("cifar10", given.folder), given.cache)
+    seeded = Seeded(Memory(given.cache / NAME), given.runs, partial(print, flush=True), given.kept)
     caption = f"CIFAR-10 by patches of its public images, {len(known.labels):,} records; % right."
-    result = Result(NAME, caption, list(lines(known, found, seeded, once)), MEASURES, NOTES).measured()
+    result = Result(NAME, caption, list(lines(known, seeded)), MEASURES, NOTES).measured()
     files = write_result(result, RESULTS)
     chart = over_epsilon("CIFAR-10 by patches of its public images", result.rows, NAME)
     for file in [*files, draw_chart(chart, RESULTS / f"{NAME}.png")]:
