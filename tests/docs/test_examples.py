@@ -25,9 +25,11 @@ SAYS = {
 
 
 @pytest.mark.parametrize("script", SCRIPTS)
-def test_the_script_runs(script, tmp_path, monkeypatch, capsys):
+def test_the_script_runs(script, tmp_path, monkeypatch, capsys, brief_networks):
     if script in NEEDS:
         pytest.importorskip(NEEDS[script])
+    if script == "images.py":  # says what its networks predict
+        monkeypatch.setattr("tacit.methods.auto.teaching.image_network", brief_networks)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("TACIT_STATE", str(tmp_path / "state"))
     with warnings.catch_warnings():

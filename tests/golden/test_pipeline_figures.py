@@ -143,8 +143,8 @@ FIGURES = {
     "multi-label, local": ("b99f967df6c2", "1db0acc1b55b", 329, 1.0),
     "multi-label, thresholds by F1": ("5137712f4ac0", "07cfb53db962", 492, 1.0),
     "multi-label, sums": ("3bba6b3cdc83", "96835d4b6bc8", 494, 0.999998),
-    "PrivateKT": ("32f2d6d247c9", "1d7804f0d6d9", 164, 36.0),
-    "PrivateKT, a total": ("80b9cd1433eb", "88f0081e6a4e", 164, 20.0),
+    "PrivateKT": ("dc9d991fc6a5", "d52b9f8188b7", 160, 36.0),
+    "PrivateKT, a total": ("cc1a3b9f9497", "6677a358e76e", 143, 20.0),
     "FedMD, rknn": ("a6e338d81894", "1cc1b159abac", 752, 5.0),
     "FedMD, response": ("7c98d7a5af8a", "8dc6159ec5a3", 687, 400.0),
     "FedMD, response with a delta": ("b525f810c446", "b953d221dc6c", 723, 100.0),
@@ -153,7 +153,7 @@ FIGURES = {
     "rknn over nodes, by record": ("c84772067745", "95f1a1d6124f", 272, 8.0),
     "rknn over nodes, median": ("b23014dff6f4", "5549ba28dfed", 275, 4.0),
     "PATE over nodes": ("61a295f5e3c1", "81d829e32255", 226, 200.0),
-    "PrivateKT over nodes": ("78703105c2b9", "2b83911ab5cc", 111, 80.0),
+    "PrivateKT over nodes": ("7d2c1b370008", "c09f22bce9b1", 116, 80.0),
     "FedMD over nodes": ("2165599d8bb9", "08a2d1ac42c9", 234, 300.0),
 }
 

@@ -80,7 +80,7 @@ def audit_command(
 
     Mutants, each with one mistake made on purpose:
     laplace-half-noise, gaussian-half-noise, rounded-gaussian-half-noise,
-    rounded-shares, one-way-sensitivity, leaked-count,
+    gnmax-half-noise, lnmax-one-cell, rounded-shares, one-way-sensitivity, leaked-count,
     truncated-tail, reused-noise, local-sensitivity, drawn-with-replacement, underpriced-subset,
     redrawn-subset, half-the-bits, one-answer-more, reused-hash-seed,
     product-of-one-message, no-flood, not-shuffled, wrong-adjacency,

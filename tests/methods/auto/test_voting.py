@@ -43,7 +43,7 @@ def test_one_record_holders_vote_on_shapes_and_its_students_learn_every_public_i
     run = distilled(trust, delta=delta, seed=1)
     assert run.recipe["representation"] == "gradients"
     plan = dict(line.split(": ", 1) for line in run.recipe["plan"])
-    assert "no curator has all records" in plan["questions"]
+    assert "no curator has all records" in plan["release"]
     assert ("networks" if torch else "perceptron") in plan["student"]
     test, labels = pictures(200, 3)
     assert ("AveragedStudent" in run.recipe["student"]) == torch

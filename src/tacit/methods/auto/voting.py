@@ -6,7 +6,7 @@ own students of images on the labels.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -21,23 +21,10 @@ from tacit.methods.rknn.method import prepare as prepare_votes
 from tacit.methods.rknn.options import ReverseKNN
 from tacit.methods.task import Job, Outcome, Task
 
-__all__ = ["VotePlan", "vote_job"]
+__all__ = ["vote_job"]
 
 # The weight of the released label of a query of which nothing else was released.
 _CERTAIN = 0.9
-
-
-@dataclass(frozen=True)
-class VotePlan:
-    """The plan of reverse k-NN labeling, and the reasons of the default for it."""
-
-    votes: Any
-    reasons: tuple[tuple[str, str], ...]
-
-    @property
-    def lines(self) -> tuple[tuple[str, str], ...]:
-        """The plan in words."""
-        return (*self.reasons, *self.votes.lines)
 
 
 def vote_job(task: Task, options: Auto, reason: str) -> Job:
@@ -51,7 +38,7 @@ def vote_job(task: Task, options: Auto, reason: str) -> Job:
     job = prepare_votes(task, settings)
     job = replace(
         job,
-        plan=VotePlan(job.plan, plan.reasons),
+        plan=replace(job.plan, reasons=plan.reasons),
         chosen={**job.chosen, "votes because": reason, "plan": [f"{title}: {said}" for title, said in plan.reasons]},
     )
     own_student = isinstance(options.student, str) and options.student == "auto"
@@ -68,7 +55,7 @@ def vote_job(task: Task, options: Auto, reason: str) -> Job:
 
 def _plan(task: Task, reason: str) -> AutoPlan:
     """The public choices: for images of some size the space of gradients, and networks as students."""
-    said = [("questions", f"votes on clusters, once: {reason}")]
+    said = [("release", f"votes on clusters, once: {reason}")]
     representation, network = "auto", False
     if task.kind == "images":
         seen, _, network = image_parts(task.public)

@@ -74,6 +74,7 @@ class Plan:
     representation: str
     fitted: Representation
     doubts: tuple[str, ...]
+    reasons: tuple[tuple[str, str], ...] = ()  # of a method that chose this one
 
     @property
     def choice(self) -> Choice:
@@ -89,6 +90,7 @@ class Plan:
     def lines(self) -> tuple[tuple[str, str], ...]:
         """The plan in words."""
         said = [
+            *self.reasons,
             ("mechanism", f"{self.choice.name}: {self.choice.reason}"),
             (
                 "questions",
