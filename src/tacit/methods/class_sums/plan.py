@@ -60,13 +60,11 @@ RADIUS = 2**12
 # The radius is the quantile of the public samples' norms. Longer samples are clipped to it and keep their direction,
 # which loses little, and the noise is that of the small radius.
 _WITHIN = 0.25
-# The most components considered; the expected total variance of the log-odds between two classes; and the part of a
-# component's signal that must remain under noise for it to be used. Results change little around these values; how they
-# were chosen is in docs/class-sums.md.
+# The most components considered, the expected total variance of the log-odds between two classes, and the part of a
+# component's signal that must remain under noise for it to be used: docs/class-sums.md says how they were chosen.
 _MOST, _SPREAD, WORTH = 200, 2.0, 0.5
-# Components up to this number are summed if classes that are one standard deviation apart in each of them would exceed
-# the noise. Weights are not equal: a few components hold most of what tells classes apart, and which ones cannot be
-# seen without labels. Under heavy noise the rule of gains alone would take one or two.
+# Components up to this number are summed while classes one standard deviation apart in each would exceed the noise:
+# a few components hold most of what tells classes apart, and which ones cannot be seen without labels.
 _STRONG = 6
 # Public samples from which the number of components is chosen.
 _LOOKED_AT = 5000
@@ -81,10 +79,7 @@ SUM_PURPOSE = "class sums"
 
 @dataclass(frozen=True)
 class SumPlan:
-    """The one question and how it was chosen.
-
-    ``kept`` is the part of the signal that noise leaves, ``considered`` the number of components to choose from.
-    """
+    """The one question and its choice: ``kept`` of the signal is what noise leaves, of ``considered`` components."""
 
     question: SumAsk
     representation: str
