@@ -62,13 +62,12 @@ def prepare(task: Task, options: Auto) -> Job:
     if reason is not None:
         return vote_job(task, options, reason)
     # A student or delta that would fail later must be refused before anything is paid.
-    own_student = _own_student(options)
-    if not own_student:
+    if not options.own_student:
         untrained(options.student)
     if 0 < task.delta < SMALLEST_DELTA:
         raise InvalidInput(f"delta must be 0, or in [1e-30, 1), got {float(task.delta):g}")
     task.observer.stage("choosing what to ask")
-    if options.releases == "auto" and own_student and little_noise(task):
+    if options.releases == "auto" and options.own_student and little_noise(task):
         return _gradients(task)
     plan = plan_auto(task, options.releases)
     if options.releases == "auto" and not worth_dividing(AutoTeaching(task, plan)):
@@ -97,14 +96,10 @@ def prepare(task: Task, options: Auto) -> Job:
     )
 
 
-def _own_student(options: Auto) -> bool:
-    return isinstance(options.student, str) and options.student == "auto"
-
-
 def _sums_at_nodes(task: Task, options: Auto) -> Job:
     """Class sums once, of the features that a curator would sum, refined as a curator's are."""
     task = replace(task, trust=task.trust or Trust(options.trust_over_nodes))
-    job = prepare_sums(task, replace(summed(task), student="logistic" if _own_student(options) else options.student))
+    job = prepare_sums(task, replace(summed(task), student="logistic" if options.own_student else options.student))
     ask = job.plan.question
     teaching = AutoTeaching(task, plan_auto(task, "sums"))
 

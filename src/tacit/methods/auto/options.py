@@ -63,9 +63,14 @@ class Auto:
         return one + divided_prices(epsilon, delta)
 
     @property
+    def own_student(self) -> bool:
+        """Whether the plan chooses the student."""
+        return isinstance(self.student, str) and self.student == "auto"
+
+    @property
     def photographs(self) -> bool:
         """Whether images in color are encoded by a pretrained network: not for a student that is to see images."""
-        return isinstance(self.student, str) and self.student == "auto" and self.releases != "votes"
+        return self.own_student and self.releases != "votes"
 
     @property
     def trust_over_nodes(self) -> str:

@@ -17,10 +17,10 @@ from tacit.methods.auto.coordinator import MIXED_KINDS
 from tacit.methods.auto.correction import FINE, gradient_radius
 from tacit.methods.auto.division import FIRST_SHARE, LATER, SUMS_THEN_GRADIENT, gaussian_budgets
 from tacit.methods.class_sums.options import ClassSums
-from tacit.methods.class_sums.plan import plan_sums
+from tacit.methods.class_sums.plan import SumPlan, plan_sums
 from tacit.methods.task import Task
 
-__all__ = ["AutoPlan", "divided_task", "kept_signal", "little_noise", "plan_auto", "summed"]
+__all__ = ["AutoPlan", "divided_task", "little_noise", "plan_auto", "summed"]
 
 # Smaller images have too few cells for gradient histograms.
 LEAST_SIDE = 16
@@ -60,8 +60,12 @@ class AutoPlan:
 
 def plan_auto(task: Task, releases: str) -> AutoPlan:
     """The plan for a curator's records of one kind."""
-    if task.kind != "images":
-        return _plan_sums(task, releases)
+    plan = _plan_images(task, releases) if task.kind == "images" else _plan_sums(task, releases)
+    return replace(plan, reasons=(*plan.reasons, *tips(task)))
+
+
+def _plan_images(task: Task, releases: str) -> AutoPlan:
+    """Votes on clusters first, then what these show to be better."""
     said: list[tuple[str, str]] = []
     representation, vote_space, network = image_parts(task.public)
     shares = [FIRST_SHARE, LATER, LATER] if network else [FIRST_SHARE, 1 - FIRST_SHARE]
@@ -83,7 +87,7 @@ def plan_auto(task: Task, releases: str) -> AutoPlan:
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in shares)} for {len(shares)} questions"),
     ]
     return AutoPlan(
-        task.kind, representation, vote_space, network, tuple(tasks), releases, (*said, *tips(task)), corrects,
+        task.kind, representation, vote_space, network, tuple(tasks), releases, tuple(said), corrects,
     )  # fmt: skip
 
 
@@ -99,8 +103,7 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
     )  # fmt: skip
     if task.kind in MIXED_KINDS:
         mixed = ("student", "a Gaussian mixture on the public samples, unless the released sums contradict it")
-        return replace(plan, reasons=(*plan.reasons, mixed, *tips(task)))
-    plan = replace(plan, reasons=(*plan.reasons, *tips(task)))
+        return replace(plan, reasons=(*plan.reasons, mixed))
     # With more classes one sum of the whole budget is as good or better.
     if releases == "sums" or task.delta == 0 or len(task.classes) > 2:
         return plan
@@ -114,7 +117,6 @@ def _plan_sums(task: Task, releases: str) -> AutoPlan:
         ("questions", "class sums of the columns and of random features of them; then the gradient of the regression "
          "that follows from them, which corrects what the public samples misled"),
         ("budget", f"{', '.join(f'{float(each):.0%}' for each in SUMS_THEN_GRADIENT)} for 2 questions"),
-        *tips(task),
     )  # fmt: skip
     return replace(plan, tasks=tuple(tasks), reasons=said, corrects=True)
 
@@ -123,17 +125,16 @@ def _correctable(task: Task, settings: ClassSums, least: float = CORRECTABLE) ->
     """Whether noise leaves enough of the sums for a gradient at the odds that follow from them."""
     if task.delta == 0 or gradient_radius(task.unit.records) < FINE:
         return False
-    return kept_signal(task, settings) >= least
+    planned = _planned(task, settings)
+    return planned is not None and (planned.kept or 0.0) >= least
 
 
-def kept_signal(task: Task, settings: ClassSums) -> float:
-    """The part of the sums' signal that noise leaves, from 0 to 1; 0 where sums are not possible."""
+def _planned(task: Task, settings: ClassSums) -> SumPlan | None:
+    """The plan of these sums; None where they are not possible, since votes may be."""
     try:
-        kept = plan_sums(task, settings, Trust.CENTRAL).kept
+        return plan_sums(task, settings, Trust.CENTRAL)
     except InvalidInput:
-        # Votes may be possible where sums are not.
-        return 0.0
-    return kept or 0.0
+        return None
 
 
 def little_noise(task: Task) -> bool:
@@ -144,12 +145,10 @@ def little_noise(task: Task) -> bool:
     """
     if task.kind not in MIXED_KINDS or task.delta == 0:
         return False
-    try:
-        planned = plan_sums(task, summed(task), Trust.CENTRAL)
-    except InvalidInput:
+    planned = _planned(task, summed(task))
+    if planned is None or planned.kept is None or planned.question.components < planned.considered:
         return False
-    every = planned.question.components == planned.considered
-    return every and planned.kept is not None and planned.kept >= LITTLE_NOISE
+    return planned.kept >= LITTLE_NOISE
 
 
 def summed(task: Task) -> ClassSums:

@@ -41,8 +41,7 @@ def vote_job(task: Task, options: Auto, reason: str) -> Job:
         plan=replace(job.plan, reasons=plan.reasons),
         chosen={**job.chosen, "votes because": reason, "plan": [f"{title}: {said}" for title, said in plan.reasons]},
     )
-    own_student = isinstance(options.student, str) and options.student == "auto"
-    if plan.representation == "auto" or task.multilabel or not own_student:
+    if plan.representation == "auto" or task.multilabel or not options.own_student:
         return job
     teaching, labeled = AutoTeaching(task, plan), job.finish
 
